@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from aotpack.ir.assertions import Assertion as Assertion
+from aotpack.ir.assertions import CountedSize as CountedSize
+from aotpack.ir.assertions import SizeCondition as SizeCondition
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TorchOperator
 from aotpack.ir.golden import DrawnInput as DrawnInput
@@ -69,19 +72,6 @@ class PerMethod(Product, Generic[ProductT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Assertion:
-    """An assertion of the model on data. ``word`` names its flag, a 0-d int32 tensor.
-
-    The flag is an input and an update of the program that no caller sees: 0 until the condition
-    fails in a run, 1 from then on. ``place`` is the operator and the user's line.
-    """
-
-    word: str
-    message: str
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
 class Signature:
     """The contract of the packaged callable.
 
@@ -90,7 +80,8 @@ class Signature:
     position: the children of ``args``, then keys of ``kwargs``; ``result`` is what it returns,
     leaves in the order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
     ``assertions`` are checked by every call; ``unused`` are state_dict names of tensors that the
-    program does not use.
+    program does not use. ``counted`` are the sizes that a call reads from its data, in order, with
+    the ``conditions`` on them.
     """
 
     name: str
@@ -105,6 +96,8 @@ class Signature:
     updates: tuple[str, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     unused: tuple[str, ...] = ()
+    counted: tuple[CountedSize, ...] = ()
+    conditions: tuple[SizeCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +147,11 @@ class Traced(Product):
         lines += [
             f"size {size.name} in [{size.low}, {size.high}]" for size in graph.signature.sizes
         ]
+        lines += [
+            f"size {one.size} in [{one.size.low}, {one.size.high}], counted by {one.place}"
+            for one in graph.signature.counted
+        ]
+        lines += [f"where {one.text}" for one in graph.signature.conditions]
         lines += [f"input {spec}" for spec in graph.signature.inputs]
         lines += [f"weight {w.name}: {w.dtype}{list(w.shape)}" for w in graph.weights]
         lines += [f"assertion {a.word}: {a.message}" for a in graph.signature.assertions]

@@ -7,6 +7,7 @@ TESTS = Path(__file__).parent
 STAGES = ("render", "runtime")
 WITHOUT = {
     "render/contexts.py": "dataclasses alone",
+    "runtime/bound.py": "dataclasses, made and used by prepare alone",
     "render/c/contexts.py": "dataclasses alone",
     "render/triton/contexts.py": "dataclasses alone",
     "render/emit/language.py": "dataclasses alone",

@@ -20,6 +20,7 @@ from aotpack.stages import (
     KernelArg,
     KernelSource,
     Precompiled,
+    Signature,
     TensorSpec,
     TorchCall,
     Weight,
@@ -36,8 +37,7 @@ def manifest_text(
     constants_sha256: str,
 ) -> bytes:
     """The manifest as JSON with sorted keys; ``file`` is that of the weights, if there is one."""
-    rendered = precompiled.rendered
-    signature = rendered.signature
+    rendered, signature = precompiled.rendered, precompiled.rendered.signature
     data = {
         "schema": SCHEMA,
         **asdict(identity),
@@ -64,10 +64,26 @@ def manifest_text(
         "choices": list(rendered.choices),
         "calls": {call.name: _call(call) for call in rendered.calls},
         "golden": golden_facts(rendered.golden),
+        **_counted(signature),
     }
     if rendered.derived:
         data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
     return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _counted(signature: Signature) -> dict[str, Any]:
+    """The sizes that data decide, and the conditions on them; nothing if there are none."""
+    if not signature.counted:
+        return {}
+    counted = [
+        {"name": one.size.name, "low": one.size.low, "high": one.size.high, "place": one.place}
+        for one in signature.counted
+    ]
+    conditions = [
+        {"holds": _size(one.holds), "text": one.text, "place": one.place}
+        for one in signature.conditions
+    ]
+    return {"counted": counted, "conditions": conditions}
 
 
 def golden_facts(golden: Golden) -> dict[str, Any]:

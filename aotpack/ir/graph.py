@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import TritonKernel
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Int, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class GraphNode:
     arguments that it passes; its results are the new values of the arguments number ``changes``.
     Control flow, such as "higher_order.cond", has ``bodies``; in a loop's bodies the node's own
     results name the current state. A conversion of the model's own that ``rounds`` does so where it
-    stands; the rounding of other results may be skipped where they are not stored.
+    stands; the rounding of other results may be skipped where they are not stored. ``counts`` are
+    the sizes of the model that its data decide.
     """
 
     name: str
@@ -80,6 +81,7 @@ class GraphNode:
     changes: tuple[int, ...] = ()
     bodies: tuple["Body", ...] = ()
     rounds: bool = False
+    counts: tuple[Var, ...] = ()
 
     def refs(self) -> Iterator[Ref]:
         """The tensors that the node reads, and those that its bodies read and return."""
@@ -118,7 +120,8 @@ def node_lines(node: GraphNode) -> list[str]:
     results = ", ".join(map(str, node.results))
     place = f"  # {node.source}" if node.source else ""
     rounds = " and round" if node.rounds else ""
-    lines = [f"{results} = {node.op}({', '.join(shown)}){rounds}{place}"]
+    counts = f" counts {', '.join(map(str, node.counts))}" if node.counts else ""
+    lines = [f"{results} = {node.op}({', '.join(shown)}){rounds}{counts}{place}"]
     for body in node.bodies:
         given = "".join(f" {spec}" for spec in body.slices)
         inside = [line for inner in body.nodes for line in node_lines(inner)]

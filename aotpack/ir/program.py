@@ -5,6 +5,7 @@
               | Foreign(targets, bases, kernel, ...)         # a foreign call: ``ir/foreign.py``
               | Branch(targets, predicate, sides)            # one of two programs
               | Loop(targets, entry, condition, test, turn, body)  # a repeated program
+              | SizeRead(targets, sizes, counts, most, rest)       # sizes that data decide
 
     if p[()]:                    Branch(targets, p, (side, side))
         t = f(a)
@@ -17,9 +18,12 @@
         c = body(c, b)
         p = test(c)
 
-The programs inside a branch or loop are its parts. A part has no weights and no outputs: its inputs
-are buffers of the outer program, by name, and its updates write the operation's targets, together
-at its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
+    u0 = n[()]                   SizeRead(targets, (u0,), (n,), (most,), rest)
+    t = f(a), of u0 elements
+
+The programs inside a branch, loop or size read are its parts. A part has no weights and no outputs:
+its inputs are buffers of the outer program, by name, and its updates write the operation's targets,
+together at its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Union
 
+from aotpack.ir.buffers import Buffer as Buffer
+from aotpack.ir.buffers import ConcatBuffer as ConcatBuffer
+from aotpack.ir.buffers import PackedWeight as PackedWeight
+from aotpack.ir.buffers import Update as Update
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.operations import (
@@ -46,8 +54,6 @@ from aotpack.ir.operations import (
 from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.values import (
-    Apply,
-    Guarded,
     IndexValue,
     Load,
     Value,
@@ -123,53 +129,38 @@ class Loop:
         return replace(self, entry=entry, test=test, body=body)
 
 
-Operation = Union[Computation, Foreign, Branch, Loop]
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeRead:
+    """Each of the ``sizes`` becomes what its buffer of ``counts`` holds; then the ``rest`` runs.
 
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A tensor in memory, addressed by logical index; strides come with the schedule.
-
-    An ``unfusable`` buffer is stored, and its producer is alone in its kernel. An ``order`` (of
-    dimensions, outermost first) is a contract with callers; without one, that is row-major.
+    A count is an int64 without dimensions. ``most`` bounds each size, by sizes that are known
+    before. Shapes of targets may depend on the sizes, so nothing but the caller reads those.
     """
 
-    name: str
-    dtype: DType
-    shape: tuple[Int, ...]
-    unfusable: bool = False
-    order: tuple[int, ...] = ()
+    targets: tuple[str, ...]
+    sizes: tuple[Var, ...]
+    counts: tuple[str, ...]
+    most: tuple[Int, ...]
+    rest: Program
+    origin: Origin
 
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """A size read has no axes."""
+        return ()
 
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        return (self.rest,)
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """After a run the input or weight ``name`` has the value of the buffer ``value``."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class PackedWeight:
-    """A weight that consists of others, contiguous in memory along the first dimension."""
-
-    name: str
-    parts: tuple[str, ...]
+    def with_parts(self, parts: tuple[Program, ...]) -> SizeRead:
+        """The same with another rest."""
+        (rest,) = parts
+        return replace(self, rest=rest)
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatBuffer:
-    """``name`` is all its ``parts`` in one memory; a part has its shape and type.
-
-    A pointwise operation writes some elements of each part; together they write each element once.
-    No other concat buffer has a part of these.
-    """
-
-    name: str
-    parts: tuple[str, ...]
+Control = Branch | Loop | SizeRead
+Operation = Union[Computation, Foreign, Control]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +206,11 @@ def concats_by_part(program: Program) -> dict[str, str]:
     return {part: concat.name for concat in program.concats for part in concat.parts}
 
 
-def captured(operation: Branch | Loop) -> tuple[str, ...]:
-    """The outer buffers that an operation's parts read, and the predicate of a branch."""
-    asked = (operation.predicate,) if isinstance(operation, Branch) else ()
+def captured(operation: Control) -> tuple[str, ...]:
+    """The outer buffers that parts read, the predicate of a branch, the counts of a size read."""
+    asked: tuple[str | Int, ...] = ()
+    if not isinstance(operation, Loop):
+        asked = (operation.predicate,) if isinstance(operation, Branch) else operation.counts
     names = [name for name in asked if isinstance(name, str)]
     names += [name for part in operation.parts for name in part.inputs]
     return tuple(name for name in dict.fromkeys(names) if name not in operation.targets)
@@ -225,7 +218,7 @@ def captured(operation: Branch | Loop) -> tuple[str, ...]:
 
 def targets(operation: Operation) -> tuple[str, ...]:
     """The buffers an operation writes."""
-    if isinstance(operation, (Reduction, Scan, Sort, Foreign, Branch, Loop)):
+    if isinstance(operation, (Reduction, Scan, Sort, Foreign, Control)):
         return operation.targets
     return (operation.target,)
 
@@ -265,18 +258,13 @@ def values(operation: Operation) -> tuple[Value, ...]:
         case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
             slots = (query, key, value, bias, mask)
             return tuple(slot for slot in slots if slot is not None)
-        case Foreign() | Branch() | Loop():
+        case Foreign() | Branch() | Loop() | SizeRead():
             return ()
 
 
 def loads(operation: Operation) -> tuple[Load, ...]:
     """Every distinct load of an operation, in evaluation order."""
     return tuple(value for value in walk(values(operation)) if isinstance(value, Load))
-
-
-def operator_count(operation: Operation) -> int:
-    """The operators in the values of an operation, each once."""
-    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))
 
 
 def reads(operation: Operation) -> tuple[str, ...]:
@@ -286,7 +274,7 @@ def reads(operation: Operation) -> tuple[str, ...]:
 
 def read_whole(operation: Operation) -> tuple[str, ...]:
     """The buffers that an operation reads without loads: bases, operands, captured buffers."""
-    if isinstance(operation, (Branch, Loop)):
+    if isinstance(operation, Control):
         return captured(operation)
     calls = operation.operands if isinstance(operation, Foreign) else ()
     return (*(base for _, base in in_place_pairs(operation)), *calls)
@@ -309,7 +297,7 @@ _INDENT = "    "
 
 def operation_text(operation: Operation) -> str:
     """A loop nest over the axes, with the shared values named before they are used."""
-    if isinstance(operation, (Branch, Loop)):
+    if isinstance(operation, Control):
         texts = ["\n".join(_part(part)) for part in operation.parts]
         return control_text(operation, texts)
     if isinstance(operation, Foreign):
@@ -331,19 +319,26 @@ def _foreign(operation: Foreign) -> str:
     return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
-def control_text(operation: Branch | Loop, parts: Iterable[str]) -> str:
+def control_text(operation: Control, parts: Iterable[str]) -> str:
     """The texts of an operation's parts, each under its condition."""
-    condition = operation.condition if isinstance(operation, Loop) else operation.predicate
-    shown = element(condition, ()) if isinstance(condition, str) else str(condition)
-    if isinstance(operation, Branch):
-        heads = [f"if {shown}:", "else:"]
-    elif operation.test is not None:
-        heads = ["first:", f"while {shown}, by:", "do:"]
-    else:
-        heads = ["first:", f"for {operation.turn or 'turn'} < {shown}:"]
+    heads = _heads(operation)
     heads[0] += _comment(operation.origin)
     texts = zip(heads, parts, strict=True)
     return "\n".join(f"{head}\n{indent(text, _INDENT)}".rstrip() for head, text in texts)
+
+
+def _heads(operation: Control) -> list[str]:
+    """What stands above each part."""
+    if isinstance(operation, SizeRead):
+        rows = zip(operation.sizes, operation.counts, operation.most, strict=True)
+        return ["with " + ", ".join(f"{s} = {c}[()] <= {most}" for s, c, most in rows) + ":"]
+    condition = operation.condition if isinstance(operation, Loop) else operation.predicate
+    shown = element(condition, ()) if isinstance(condition, str) else str(condition)
+    if isinstance(operation, Branch):
+        return [f"if {shown}:", "else:"]
+    if operation.test is not None:
+        return ["first:", f"while {shown}, by:", "do:"]
+    return ["first:", f"for {operation.turn or 'turn'} < {shown}:"]
 
 
 def _part(program: Program) -> list[str]:

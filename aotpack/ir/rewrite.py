@@ -8,7 +8,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Scatter, Sort
 from aotpack.ir.ops.fold import fold, integer_of
-from aotpack.ir.program import Branch, Loop, Operation
+from aotpack.ir.program import Control, Operation
 from aotpack.ir.symbolic.integers import Indirect, Int, Number
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 
@@ -82,7 +82,7 @@ def as_index(value: Value, extent: Int) -> Int:
 
 def map_values(operation: Operation, change: Callable[[Value], Value]) -> Operation:
     """The operation with each of its values replaced; the same object if none changes."""
-    if isinstance(operation, (Branch, Loop)):
+    if isinstance(operation, Control):
         return operation
     match operation:
         case Foreign():

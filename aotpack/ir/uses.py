@@ -1,4 +1,4 @@
-"""The producer and the readers of each buffer.
+"""The producer and the readers of each buffer, and what stands in an operation.
 
 A pass computes them once, for its operations. For kernels and members see ``ir/kernels/kernel.py``.
 """
@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from aotpack.ir.program import Operation, reads, targets
+from aotpack.ir.foreign import Foreign
+from aotpack.ir.program import (
+    Branch,
+    Control,
+    Operation,
+    SizeRead,
+    all_axes,
+    reads,
+    store_index,
+    targets,
+    values,
+)
+from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.values import Apply, Guarded, IndexValue, Load, walk
 
 User = TypeVar("User")
 
@@ -42,3 +55,27 @@ class Uses(Generic[User]):
 def operation_uses(operations: Iterable[Operation]) -> Uses[Operation]:
     """The uses by operations, including reads of whole buffers."""
     return Uses.of((one, targets(one), reads(one)) for one in operations)
+
+
+def integers(operation: Operation) -> list[Int]:
+    """The extents of an operation, its indices, and those of what is inside of it."""
+    found = [axis.extent for axis in all_axes(operation)] + [*store_index(operation)]
+    for value in walk(values(operation)):
+        if isinstance(value, Load):
+            found += value.index
+        elif isinstance(value, IndexValue):
+            found.append(value.index)
+    if isinstance(operation, Foreign):
+        found += [*operation.grid, *(one for one in operation.arguments if isinstance(one, Int))]
+    if isinstance(operation, Control):
+        if not isinstance(operation, SizeRead):
+            asked = operation.predicate if isinstance(operation, Branch) else operation.condition
+            found += [asked] if isinstance(asked, Int) else []
+        inside = (one for part in operation.parts for one in part.operations)
+        found += [one for each in inside for one in integers(each)]
+    return found
+
+
+def operator_count(operation: Operation) -> int:
+    """The operators in the values of an operation, each once."""
+    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))

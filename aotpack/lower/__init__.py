@@ -2,9 +2,9 @@
 
 Modules in reading order: ``program`` (the entry), ``registry`` (operator -> function), ``calls``,
 ``context`` (the interface of lowering functions), ``builder`` (the program under construction),
-``decided`` (rounding before decisions), ``values``, ``promotion``, ``reshape``; then the families
-``elementwise``, ``reductions``, ``views``, ``indexing``, ``linalg``, ``images``, ``special``,
-``control`` and ``foreign``.
+``size_reads`` (sizes that data decide), ``decided`` (rounding before decisions), ``values``,
+``promotion``, ``reshape``; then the families ``elementwise``, ``reductions``, ``views``,
+``indexing``, ``linalg``, ``images``, ``special``, ``control`` and ``foreign``.
 """
 
 from aotpack.lower.program import lower

@@ -8,9 +8,8 @@ from aotpack.ir.foreign import Foreign
 from aotpack.ir.operations import Pointwise, Scatter
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import (
-    Branch,
     Buffer,
-    Loop,
+    Control,
     Operation,
     Program,
     Update,
@@ -20,6 +19,8 @@ from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Load
 from aotpack.lower.decided import with_rounded_reads
+from aotpack.lower.registry import CannotLower
+from aotpack.lower.size_reads import Count, with_size_reads
 from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
 
 WRITERS = frozenset(
@@ -46,6 +47,8 @@ class Builder:
         self._names: dict[Ref, str] = {}
         self._types: dict[str, DType] = {}  # torch's types; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
+        self._counts: list[Count] = []
+        self._depth = 0  # of parts around the position
         self._sizes = graph.signature.sizes
         self._size_names = {size.name for size in self._sizes}
         self.through_torch = False
@@ -146,14 +149,21 @@ class Builder:
         written = {name for operation in operations for name in targets(operation)}
         known = {*inputs, *weights, *written}  # not results that nothing uses or writes
         buffers = {name: buffer for name, buffer in self._buffers.items() if name in known}
-        return Program(
+        program = Program(
             signature.sizes, buffers, inputs, weights, operations, outputs, updates=updates
         )
+        return with_size_reads(program, tuple(self._counts))
 
     def _rounded(self, operations: list[Operation]) -> tuple[Operation, ...]:
         """The operations with what decisions read, or all with ``is_strict``, rounded."""
         decided = self._buffers.keys() if self.is_strict else self._decided
         return with_rounded_reads(operations, decided, self._buffers)
+
+    def count(self, ref: Ref, size: Var, most: Int, origin: Origin) -> None:
+        """Let a size be what a tensor holds, an int64 without dimensions."""
+        if self._depth:
+            raise CannotLower("it yields a size inside of a branch or loop")
+        self._counts.append(Count(size, self._names[ref], most, origin))
 
     def decides(self, ref: Ref) -> None:
         """Note that a decision reads a tensor."""
@@ -178,12 +188,14 @@ class Builder:
         """
         around = self._operations, self._sizes
         self._operations, self._sizes = [], (*self._sizes, *sizes)
+        self._depth += 1
         changes = {ref: value for ref, value in make().items() if ref != value}
         written = {name for operation in self._operations for name in targets(operation)}
         taken = {*self._buffers} - written
         values = [self._own(value, taken) for value in changes.values()]
         operations, known = self._rounded(self._operations), self._sizes
         self._operations, self._sizes = around
+        self._depth -= 1
         changed = [self._names[ref] for ref in changes]
         uses = operation_uses(operations)
         made, touched = uses.producers, dict.fromkeys((*uses.readers, *changed))
@@ -211,7 +223,7 @@ class Builder:
         if not order:
             return name
         writers = {target: o for o in self._operations for target in targets(o)}
-        if isinstance(writers[name], (Scatter, Foreign, Branch, Loop)):
+        if isinstance(writers[name], (Scatter, Foreign, Control)):
             name = self._copy_of(self._buffers[name])
         self._buffers[name] = replace(self._buffers[name], order=order)
         return name

@@ -15,6 +15,7 @@ from aotpack.ir.operations import Pointwise, Reduction, Scan, Scatter, Sort
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.origin import Origin
 from aotpack.ir.rounding import CONVERSIONS, is_decision, rounds_operand
+from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value
 from aotpack.lower.builder import Builder
@@ -105,6 +106,13 @@ class Context:
         if is_number or not rounds_operand(self.node.op, has_dimensions=self.rank(arg) > 0):
             return cast(element, dtype)
         return round_to(element, dtype)
+
+    def count(self, ref: Ref, most: Int, number: int = 0) -> Int:
+        """The node's size ``number``, which a 0-d int64 tensor holds, at most ``most``."""
+        size = self.node.counts[number]
+        bound = Int.of(size.high) if known_le(size.high, most) else most
+        self.builder.count(ref, size, bound, self.origin)
+        return Int.of(size)
 
     # --- writing ---------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ def call_torch(c: Context, reason: str) -> str | None:
     namespace, *rest = node.op.split(".")
     if node.kernel is not None or len(rest) != 2 or namespace in ("prims", "aotpack"):
         return reason
+    if node.counts:
+        return f"{reason}; torch cannot run it either, since its result's size depends on the data"
     passed: list[str | Int] = []
     args = tuple(_fixed(c, arg, passed) for arg in node.args)
     kwargs = tuple((name, _fixed(c, arg, passed)) for name, arg in node.kwargs)

@@ -24,6 +24,7 @@ from aotpack.lower.elementwise import (
 )
 from aotpack.lower.images import antialias, pooling, resample
 from aotpack.lower.indexing import (
+    counted,
     embedding_bag,
     gather,
     histogram,

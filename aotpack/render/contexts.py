@@ -17,7 +17,7 @@ class LaunchContext:
 
 @dataclass(frozen=True, slots=True)
 class NestedContext:
-    """A step with parts: the opening of a ``Branch`` or ``Loop`` call, then its parts."""
+    """A step with parts: the opening of a ``Branch``, ``Loop`` or ``SizeRead``, its parts."""
 
     comment: str
     head: str
@@ -26,7 +26,10 @@ class NestedContext:
 
 @dataclass(frozen=True, slots=True)
 class PartContext:
-    """Intermediates (name, bytes, first and last launch) and launches; ``name`` is "" or "x="."""
+    """Intermediates (name, bytes, first and last launch) and launches.
+
+    ``name`` is "", "x=" or "lambda x: ".
+    """
 
     name: str
     buffers: tuple[tuple[str, str, int, int], ...]

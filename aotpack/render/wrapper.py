@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.rows import buffer_bytes, storage_bytes
-from aotpack.ir.program import Loop, Program
+from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import (
@@ -17,13 +17,13 @@ from aotpack.render.contexts import (
 from aotpack.render.emit.reserved import Reserved
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
-from aotpack.stages import DerivedWeight, Signature
+from aotpack.stages import DerivedWeight, Signature, TensorSpec
 from aotpack.target import Target
 
 ALIGNMENT = 256  # bytes, of every intermediate
 CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 WRAPPER_NAMES = Reserved(
-    frozenset([*CONTROL, *"Buffer Call Counters Launch Plan arch pick".split()])
+    frozenset([*CONTROL, *"SizeRead Buffer Call Counters Launch Plan arch pick".split()])
 )
 
 
@@ -32,9 +32,8 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
     weights = tuple(plan.weights for plan in plans if plan.weights is not None)
     every = (*plans, *weights)
     choices = [choice for plan in every for choice in _choices(plan.steps)]
-    is_nested = any(isinstance(step, Nested) for plan in every for step in plan.steps)
     forms = [launched for choice in choices for form in choice.forms for launched in form]
-    imported = {"Buffer", "Launch", "Plan", *(CONTROL if is_nested else ())}
+    imported = {"Buffer", "Launch", "Plan"}.union(*(_controls(plan.steps) for plan in every))
     imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
     has_counters = any(k.counters for plan in every for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
@@ -43,12 +42,19 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
         title=f"{signature.name} {signature.version}",
         imported=(*sorted(imported), *(["first"] if has_choices else [])),
         parameters=tuple(size.name for size in signature.sizes),
-        outputs=tuple(_tuple(spec.shape) for spec in signature.outputs),
+        outputs=tuple(_output(spec, signature) for spec in signature.outputs),
         plans=_plans(plans, signature),
         has_choices=has_choices,
         weights=_plans(weights, signature),
     )
     return render_template("wrapper.py.jinja", context)
+
+
+def _output(spec: TensorSpec, signature: Signature) -> str:
+    """The shape of an output; None where it waits for sizes."""
+    counted = {one.size for one in signature.counted}
+    waits = any(counted.intersection(size.leaves()) for size in spec.shape)
+    return "None" if waits else _tuple(spec.shape)
 
 
 def _plans(plans: tuple[LaunchPlan, ...], signature: Signature) -> tuple[PlanContext, ...]:
@@ -82,6 +88,17 @@ def _kernels(kernels: tuple[Kernel, ...]) -> Iterator[Kernel]:
             yield from _kernels(part.kernels)
 
 
+def _controls(steps: tuple[Step, ...]) -> set[str]:
+    """What the wrapper imports for control flow and size reads."""
+    found: set[str] = set()
+    for step in steps:
+        if isinstance(step, Nested):
+            is_read = isinstance(step.kernel.control, SizeRead)
+            found.update(("SizeRead", "Part") if is_read else CONTROL)
+            found.update(*map(_controls, step.parts))
+    return found
+
+
 def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
     """All choices of steps, with those inside branches and loops."""
     for step in steps:
@@ -111,18 +128,11 @@ def _part(
 
 
 def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
-    """A branch or loop; the iteration number keeps its name."""
+    """A step with parts; iteration numbers and sizes keep their names."""
     control = step.kernel.control
     assert control is not None
-    labels: tuple[str, ...] = ("", "")
-    turn = ""
-    condition = control.condition if isinstance(control, Loop) else control.predicate
-    shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
-    head = f"Branch({shown}"
-    if isinstance(control, Loop):
-        labels = ("entry=", "test=", "body=") if control.test is not None else ("entry=", "body=")
-        turn = control.turn.name if control.turn is not None else ""
-        head = f"Loop({shown}, {turn!r}"
+    head, labels = _opening(control, names)
+    turn = control.turn.name if isinstance(control, Loop) and control.turn else ""
     numbered = {turn: turn} if turn else {}
     parts = zip(labels, step.kernel.parts, step.parts, strict=True)
     return NestedContext(
@@ -133,6 +143,22 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
             for label, part, inner in parts
         ),
     )
+
+
+def _opening(control: Control, names: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The beginning of the step's call, and what stands before each part."""
+    if isinstance(control, SizeRead):
+        sizes = tuple(size.name for size in control.sizes)
+        counts = _tuple(repr(names[name]) for name in control.counts)
+        head = f"SizeRead({_tuple(map(repr, sizes))}, {counts}, {_tuple(control.most)}"
+        return head, (f"lambda {', '.join(sizes)}: ",)
+    condition = control.predicate if isinstance(control, Branch) else control.condition
+    shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
+    if isinstance(control, Branch):
+        return f"Branch({shown}", ("", "")
+    turn = control.turn.name if control.turn is not None else ""
+    labels = ("entry=", "body=") if control.test is None else ("entry=", "test=", "body=")
+    return f"Loop({shown}, {turn!r}", labels
 
 
 def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:

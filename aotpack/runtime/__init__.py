@@ -2,9 +2,9 @@
 
 ``manifest`` with ``tensors``, and ``plan`` (the inputs), ``files`` (reads them), ``loading``
 (folder -> ``model``), ``binding``, ``checks`` (guards, assertions, debugging), ``arrays`` (the
-caller's), ``prepare`` (plan -> steps), ``derive`` (the weight program), ``memory``, ``graph``
-(order of steps), ``devices``, ``staging`` (copies), ``torch_calls``; ``interface`` (what callers
-see of it); ``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``, ``errors``,
+caller's), ``prepare`` (plan -> steps) with ``bound``, ``derive`` (the weight program), ``memory``,
+``graph`` (order of steps), ``devices``, ``staging`` (copies), ``torch_calls``; ``interface`` (what
+callers see of it); ``selftest``, ``tuning`` and ``command`` run packages. ``dtypes``, ``errors``,
 ``sizes``, ``strides``, ``structures``, ``safetensors`` and ``tuning_file`` serve the others.
 ``EXPORTED`` lists the names that a package's wrapper may import.
 """
@@ -22,10 +22,13 @@ from .errors import (
 from .interface.keywords import naming_keywords
 from .loading import load
 from .model import Model
-from .plan import Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, first
+from .plan import Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, SizeRead, first
 from .selftest import verify
 
-EXPORTED = ("Branch", "Buffer", "Call", "Counters", "Launch", "Loop", "Part", "Plan", "first")
+EXPORTED = (
+    *("Branch", "Buffer", "Call", "Counters", "Launch", "Loop", "Part", "Plan", "SizeRead"),
+    "first",
+)
 
 __all__ = [
     "EXPORTED",
@@ -44,6 +47,7 @@ __all__ = [
     "PackageError",
     "Part",
     "Plan",
+    "SizeRead",
     "VerifyError",
     "WeightError",
     "first",

@@ -32,7 +32,7 @@ from .golden.samples import Sampled
 from .sizes import Size
 from .structures.text import labels, parameters_text, paths, structure_text
 from .structures.trees import Tree
-from .tensors import DerivedWeight, Formula, SizeRange, Tensor, Weight
+from .tensors import CountedSize, DerivedWeight, Formula, SizeCondition, SizeRange, Tensor, Weight
 
 SCHEMA = 2
 _MANIFEST_BYTES = 1 << 28
@@ -62,6 +62,8 @@ class Signature:
     positional: tuple[Name, ...]  # parameters that have a place: those of args, then keys of kwargs
     updates: tuple[Name, ...]  # inputs and weights that a call changes in place
     assertions: tuple[Assertion, ...]
+    counted: tuple[CountedSize, ...] = ()  # sizes that a call reads from its data
+    conditions: tuple[SizeCondition, ...] = ()
 
     def __post_init__(self) -> None:
         for key, found, tensors in (
@@ -106,7 +108,7 @@ class Signature:
         inputs, outputs = (map(Tensor.type_text, side) for side in (self.inputs, self.outputs))
         takes = parameters_text(self.args, self.kwargs, self.positional, inputs)
         gives = structure_text(self.result, outputs)
-        where = "".join(f"\n  {size}" for size in self.sizes)
+        where = "".join(f"\n  {size}" for size in (*self.sizes, *self.counted))
         changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""
         return f"{self.name}({takes}) -> {gives}{where}{changes}"
 
@@ -282,7 +284,10 @@ def _check(manifest: Manifest) -> None:
     derived = [weight.name for weight in manifest.derived]
     words = [assertion.word for assertion in signature.assertions]
     _check_once("the tensors", [*names, *weights, *derived, *words])
-    _check_once("sizes", [size.name for size in signature.sizes])
+    _check_once(
+        "sizes",
+        [*(size.name for size in signature.sizes), *(size.name for size in signature.counted)],
+    )
     _check_once("targets", manifest.targets)
     _check_sizes(manifest)
     changeable = {*names[: len(signature.inputs)], *weights}
@@ -311,10 +316,14 @@ def _check_staged(manifest: Manifest) -> None:
 
 def _check_sizes(manifest: Manifest) -> None:
     """Every size expression is in the sizes of the model."""
-    known = {size.name for size in manifest.signature.sizes}
     signature, kernels = manifest.signature, manifest.kernels.values()
-    for tensor in (*signature.inputs, *signature.outputs):
+    given = {size.name for size in signature.sizes}
+    known = given | {size.name for size in signature.counted}
+    for tensor in signature.inputs:
+        _check_known(given, tensor.shape, f"the shape of {tensor.name}")
+    for tensor in signature.outputs:
         _check_known(known, tensor.shape, f"the shape of {tensor.name}")
+    _check_known(known, [one.holds for one in signature.conditions], "a condition")
     for kernel in kernels:
         _check_known(known, (kernel.moved, kernel.flops), f"the work of {kernel.name}")
 

@@ -28,7 +28,7 @@ from .checks.changes import (
 from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call, needs_copy
 from .checks.memory import LOW_ADDRESS, check_memory
-from .checks.plans import check_plan
+from .checks.plans import check_plan, check_types
 from .derive import WeightProgram
 from .devices.device import Device, active, is_host
 from .errors import AotpackError, ArgumentError
@@ -44,6 +44,7 @@ from .safetensors import read_safetensors
 from .staging import (
     POINTER_ALIGNMENT,
     CheckedCall,
+    Results,
     fetch,
     return_changes,
     stage_inputs,
@@ -96,15 +97,13 @@ class Model:
         self._stream = parts.options.stream
         self._binder = Binder(self.signature)
         is_ordered = any(tensor.order for tensor in self.signature.inputs)
-        stream = parts.options.stream
-        self._frameworks = Frameworks(parts.device, stream, with_strides=is_ordered)
+        self._frameworks = Frameworks(parts.device, self._stream, with_strides=is_ordered)
         name, updates = self.signature.name, self.signature.updates
         self._weights = Weights(parts.manifest, parts.device, parts.weight_program)
         self._changed = changed_inputs(self.signature)
         self._has_state = len(updates) > len(self._changed)
-        limit = (
-            1 if self._has_state else parts.options.concurrency
-        )  # calls that change state are serialised
+        # Calls that change state are serialised.
+        limit = 1 if self._has_state else parts.options.concurrency
         self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
         self._checked: dict[Hashable, CheckedCall] = {}
         self._arranged = unflattener(self.signature.result)
@@ -309,19 +308,27 @@ class Model:
         stream: int,
     ) -> list[Any]:
         prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes, stream)
-        results, outputs = caller.empty(prepared.outputs, stream)
+        late = prepared.late
+        if late is None:
+            specs: Sequence[Any] = prepared.outputs
+            results, outputs = caller.empty(specs, stream)
+        else:
+            made = late.begin(Results(caller, arena, prepared.outputs, stream))
+            specs, results, outputs = made.specs, made.values, made.addresses
         arena.begin(stream)
         used = inputs
         if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
             used = stage_inputs(self.device, arena, checked, inputs, stream)
-        copied = stage_outputs(arena, prepared.outputs, outputs)
+        copied = stage_outputs(arena, specs, outputs) if late is None else made.copied
         prepared.store(used + outputs)
         prepared.issue(stream)
+        if late is not None:
+            late.end()
         if self._changed:
             return_changes(self.device, checked, self._changed, inputs, used, stream)
         arena.end(stream)
         if caller.name == "numpy":
-            fetch(self.device, results, prepared.outputs, copied, stream)
+            fetch(self.device, results, specs, copied, stream)
         return results
 
     def _check(self, facts: Hashable, caller: Framework, leaves: Sequence[Any]) -> CheckedCall:
@@ -359,6 +366,8 @@ class Model:
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
             check=partial(self._assertions.raise_failed, arena.flags) if arena.flags else None,
+            sizes={size.name: n for size, n in zip(self.signature.sizes, sizes, strict=True)},
+            check_rest=partial(check_types, self.manifest),
         )
         arena.keep(sizes, prepared)
         return prepared

@@ -1,6 +1,6 @@
 """A plan: the launches and the memory for one set of sizes, as the package's wrapper returns it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 
@@ -62,7 +62,7 @@ class Part(NamedTuple):
     counters: tuple[Counters, ...] = ()
 
     def steps(self) -> "Iterator[tuple[int, Step]]":
-        """Each launch, call, branch and loop with the number of its place."""
+        """Each launch, call and control step with the number of its place."""
         return _numbered(self.launches)
 
 
@@ -92,30 +92,45 @@ class Loop(NamedTuple):
     test: Part | None = None
 
 
-Step: TypeAlias = Launch | Call | Branch | Loop
-Place: TypeAlias = "Form | Branch | Loop"
+class SizeRead(NamedTuple):
+    """``rest`` gives what is issued once the ``sizes`` are known, in their order.
+
+    Each size is what a 0-d int64 tensor of ``counts`` holds, which the host reads after
+    synchronising; it is at most the number in ``most``.
+    """
+
+    sizes: tuple[str, ...]
+    counts: tuple[str, ...]
+    most: tuple[int, ...]
+    rest: Callable[..., Part]
+
+
+Control: TypeAlias = Branch | Loop | SizeRead
+Step: TypeAlias = Launch | Call | Control
+Place: TypeAlias = "Form | Control"
 
 
 class Plan(NamedTuple):
     """All launches in order, with their intermediates and the shapes of the outputs.
 
     Lifetimes count the places of ``launches``; one place may hold several launches. A plan with a
-    branch or loop is not straight-line code: the host issues it in parts.
+    branch, a loop or a size read is not straight-line code: the host issues it in parts. An output
+    whose shape waits for a size read has None.
     """
 
     buffers: tuple[Buffer, ...]
-    outputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...] | None, ...]
     launches: tuple[Place, ...]
     counters: tuple[Counters, ...] = ()
 
     def steps(self) -> Iterator[tuple[int, Step]]:
-        """Each launch, call, branch and loop with the number of its place."""
+        """Each launch, call and control step with the number of its place."""
         return _numbered(self.launches)
 
 
 def _numbered(launches: tuple[Place, ...]) -> Iterator[tuple[int, Step]]:
     for number, place in enumerate(launches):
-        if isinstance(place, (Branch, Loop)):
+        if isinstance(place, (Branch, Loop, SizeRead)):
             yield number, place
         else:
             yield from ((number, part) for part in parts(place))

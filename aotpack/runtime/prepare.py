@@ -5,13 +5,26 @@ to cells, so a call stores each input and output once for all launches that use 
 """
 
 import ctypes
+import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, cast
+from types import MappingProxyType
+from typing import cast
 
 from .arrays.frameworks import Spec
+from .bound import (
+    AnyStep,
+    BoundPart,
+    Cells,
+    ControlFlow,
+    IssueContext,
+    Rests,
+    SizeStep,
+    TorchStep,
+)
+from .checks.counted import check_counted
 from .checks.debugging import Watch, WatchTarget
 from .devices.device import NULL_SLOT, Device, HostCall, Issue, Step
 from .dtypes import DType
@@ -19,14 +32,17 @@ from .errors import PackageError
 from .graph.control import bool_reader, branch, counted_loop, while_loop
 from .graph.dependence import Access, dependences
 from .graph.executor import executor
+from .graph.size_read import Late, LateOutputs, Rest, SizeReader
 from .manifest import Kernel, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded, MemoryLayout, inner_name, memory_layout, scratch_name
-from .plan import Branch, Call, Launch, Loop, Plan
+from .plan import Branch, Call, Launch, Loop, Part, Plan, SizeRead
 from .strides import strides
-from .torch_calls import BoundCall, TorchCalls
+from .tensors import Tensor
+from .torch_calls import TorchCalls
 
 _FIRST_INPUT = NULL_SLOT + 1
+UNBOUNDED = 2**31 - 1  # a size of no known bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,85 +51,13 @@ class Prepared:
 
     cells: "ctypes.Array[ctypes.c_uint64]"
     issue: Callable[[int], None]
-    outputs: tuple[Spec, ...]
+    outputs: tuple[Spec | None, ...]  # None where a size read makes the shape known
+    late: LateOutputs | None  # allocates those
 
     def store(self, addresses: list[int]) -> None:
         """Store the addresses of all inputs and outputs, in the order of the signature."""
         end = _FIRST_INPUT + len(addresses)
         self.cells[_FIRST_INPUT:end] = cast("list[ctypes.c_uint64 | int]", addresses)
-
-
-class _Cells:
-    """Allocates the cells of a plan."""
-
-    def __init__(self) -> None:
-        self.values: list[int] = [0]
-        self.lengths: dict[int, int] = {}  # the bytes behind cells, where known
-        self.iterations: set[int] = set()  # the cells of iteration numbers
-        self.counters = 0  # the address of all counters
-        self.words: tuple[int, ...] = ()  # the cells of assertions
-        self._by_number: dict[int, int] = {}
-
-    def add(self, value: int) -> int:
-        """A new cell."""
-        self.values.append(value)
-        return len(self.values) - 1
-
-    def number(self, value: int) -> int:
-        """The cell of a constant integer."""
-        if value not in self._by_number:
-            self._by_number[value] = self.add(value & (2**64 - 1))
-        return self._by_number[value]
-
-
-@dataclass(frozen=True, slots=True)
-class _ControlFlow:
-    """A branch or loop; the cells of its condition, iteration number and memory."""
-
-    step: Branch | Loop
-    condition: int
-    iteration: int
-    memory: int
-    parts: "tuple[_BoundPart, ...]"
-    after: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _TorchStep:
-    """A call of torch, and the cells of the names it uses."""
-
-    call: BoundCall
-    names: Mapping[str, int]
-    after: tuple[int, ...] = ()
-
-
-_AnyStep: TypeAlias = "Step | _TorchStep | _ControlFlow"
-
-
-@dataclass(frozen=True, slots=True)
-class _BoundPart:
-    """The steps of a part with their dependences, and the union of their accesses.
-
-    ``targets`` has for a launch its kernel, for other steps the cells they write. ``fresh`` are the
-    cells of memory without contents before these steps.
-    """
-
-    steps: "tuple[_AnyStep, ...]"
-    targets: tuple[WatchTarget, ...]
-    access: Access
-    fresh: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _IssueContext:
-    """The inputs that issuing needs for every part."""
-
-    device: Device
-    cells: "ctypes.Array[ctypes.c_uint64]"
-    lengths: Mapping[int, int]
-    graphs: bool
-    watch: Watch | None
-    check: Callable[[], None] | None
 
 
 def prepare(
@@ -129,49 +73,71 @@ def prepare(
     graphs: bool = False,
     watch: Watch | None = None,
     check: Callable[[], None] | None = None,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    check_rest: Callable[[Part], None] | None = None,
 ) -> Prepared:
     """Pack the intermediates into the arena and turn launches and calls into steps.
 
     New counters are zeroed on ``stream``, the stream of the first call. ``check`` raises if an
-    assertion has failed; loops call it.
+    assertion has failed; loops call it. ``sizes`` are known; ``check_rest`` raises if what waits
+    for others does not fit the manifest.
     """
     layout = memory_layout(plan, kernels)
     arena.reserve(layout.total)
-    cells = _Cells()
+    cells = Cells()
     cells.counters = arena.counters(layout.end, stream)
+    names = _given(signature, weights, cells, watch)
+    cells.words = tuple(names[one.word] for one in signature.assertions if one.word in names)
+    outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
+    part = _bind_part(layout, arena.address, ChainMap(names), cells, calls)
+    array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    late = LateOutputs()
+    rests = Rests(signature, kernels, arena, calls, late, check_rest, sizes)
+    context = IssueContext(device, array, cells.lengths, graphs, watch, check, rests)
+    specs = tuple(
+        None if shape is None else _spec(shape, tensor)
+        for shape, tensor in zip(plan.outputs, signature.outputs, strict=True)
+    )
+    part = replace(part, fresh=part.fresh | outputs)
+    return Prepared(array, _issue(part, context), specs, late if None in specs else None)
+
+
+def _given(
+    signature: Signature, weights: Mapping[str, int], cells: Cells, watch: Watch | None
+) -> dict[str, int]:
+    """The cells of inputs, outputs and weights."""
     names: dict[str, int] = {}
     given = [(tensor.name, 0) for tensor in (*signature.inputs, *signature.outputs)]
     for name, address in (*given, *weights.items()):
         _name(names, name, cells.add(address))
         if watch:
-            cells.lengths[names[name]] = watch.lengths[name]
-    cells.words = tuple(names[one.word] for one in signature.assertions if one.word in names)
-    outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
-    part = _bind_part(layout, arena.address, ChainMap(names), cells, calls)
-    array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
-    context = _IssueContext(device, array, cells.lengths, graphs, watch, check)
-    specs = tuple(
-        (shape, strides(shape, spec.order), spec.dtype, spec.order)
-        for shape, spec in zip(plan.outputs, signature.outputs, strict=True)
-    )
-    part = replace(part, fresh=part.fresh | outputs)
-    return Prepared(array, _issue(part, context), specs)
+            cells.lengths[names[name]] = watch.lengths.get(name, 0)  # a later output's is not known
+    return names
+
+
+def _spec(shape: tuple[int, ...], tensor: Tensor) -> Spec:
+    return shape, strides(shape, tensor.order), tensor.dtype, tensor.order
 
 
 def _bind_part(
     layout: MemoryLayout,
     address: int,
     names: ChainMap[str, int],
-    cells: _Cells,
+    cells: Cells,
     calls: TorchCalls | None,
-) -> _BoundPart:
+) -> BoundPart:
     """Bind a part to the memory at ``address``; its names are added to the first map."""
     places = _placed(layout, address, names, cells)
-    unordered: list[_AnyStep] = []
+    unordered: list[AnyStep] = []
     targets: list[WatchTarget] = []
     accesses: list[Access] = []
     for index, step in enumerate(layout.steps):
-        if isinstance(step, (Branch, Loop)):
+        if isinstance(step, SizeRead):
+            counts = tuple(_slot(names, name, "a size") for name in step.counts)
+            unordered.append(SizeStep(step, counts, names, cells))
+            accesses.append(Access((), tuple(dict.fromkeys((*names.values(), *cells.words)))))
+            targets.append(accesses[-1].writes)
+        elif isinstance(step, (Branch, Loop)):
             flow = _bind_control_flow(index, step, layout, names, cells, calls)
             unordered.append(flow)
             accesses.append(_control_access(flow, cells.words))
@@ -179,7 +145,7 @@ def _bind_part(
         elif isinstance(step, Call):
             assert calls is not None  # loading creates them if the manifest has calls
             bound = calls.bound(step)
-            unordered.append(_TorchStep(bound, names))
+            unordered.append(TorchStep(bound, names))
             used = (tuple(names[name] for name in part) for part in (bound.reads, bound.writes))
             accesses.append(Access(*used))
             targets.append(accesses[-1].writes)
@@ -191,11 +157,11 @@ def _bind_part(
             accesses.append(_access(issued, kernel))
     after = dependences(accesses, places)
     steps = (_with_after(step, before) for step, before in zip(unordered, after, strict=True))
-    return _BoundPart(tuple(steps), tuple(targets), _union(accesses), frozenset(places))
+    return BoundPart(tuple(steps), tuple(targets), _union(accesses), frozenset(places))
 
 
 def _placed(
-    layout: MemoryLayout, address: int, names: ChainMap[str, int], cells: _Cells
+    layout: MemoryLayout, address: int, names: ChainMap[str, int], cells: Cells
 ) -> dict[int, tuple[int, int]]:
     """Add the cells of a part's buffers; returns the byte range of each intermediate."""
     places = {}
@@ -211,7 +177,7 @@ def _placed(
     return places
 
 
-def _with_after(step: _AnyStep, after: tuple[int, ...]) -> _AnyStep:
+def _with_after(step: AnyStep, after: tuple[int, ...]) -> AnyStep:
     return step._replace(after=after) if isinstance(step, Step) else replace(step, after=after)
 
 
@@ -223,7 +189,7 @@ def _access(step: Step, kernel: Kernel) -> Access:
     return Access(reads, (*writes, step.scratch) if step.scratch != NULL_SLOT else writes)
 
 
-def _control_access(flow: _ControlFlow, words: tuple[int, ...]) -> Access:
+def _control_access(flow: ControlFlow, words: tuple[int, ...]) -> Access:
     """The accesses of all parts of a branch or loop, its memory and its condition.
 
     One whose condition is a tensor comes after the assertions before it, which may end the call.
@@ -244,9 +210,9 @@ def _bind_control_flow(
     step: Branch | Loop,
     layout: MemoryLayout,
     names: ChainMap[str, int],
-    cells: _Cells,
+    cells: Cells,
     calls: TorchCalls | None,
-) -> _ControlFlow:
+) -> ControlFlow:
     """Bind a branch or loop; its parts see the iteration number by name."""
     iteration, own = NULL_SLOT, {}
     if isinstance(step, Loop) and step.turn:
@@ -260,7 +226,7 @@ def _bind_control_flow(
         _bind_part(each, cells.values[memory], names.new_child({**own}), cells, calls)
         for each in layout.inner[index]
     )
-    return _ControlFlow(step, predicate, iteration, memory, parts)
+    return ControlFlow(step, predicate, iteration, memory, parts)
 
 
 def _name(names: MutableMapping[str, int], name: str, cell: int) -> None:
@@ -276,7 +242,7 @@ def _slot(names: Mapping[str, int], name: str, user: str) -> int:
 
 
 def _step(
-    index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: _Cells
+    index: int, launch: Launch, loaded: Loaded, names: ChainMap[str, int], cells: Cells
 ) -> Step:
     """A launch without dependences. A name in an integer's place is an iteration number."""
     slots = []
@@ -301,7 +267,7 @@ def _check_fits(launch: Launch, value: int, dtype: DType) -> None:
         )
 
 
-def _issue(part: _BoundPart, context: _IssueContext) -> Issue:
+def _issue(part: BoundPart, context: IssueContext) -> Issue:
     """One function of the stream for all steps; branches and loops are host calls."""
     steps = [
         step if isinstance(step, Step) else HostCall(_host_call(step, context), step.after)
@@ -314,14 +280,16 @@ def _issue(part: _BoundPart, context: _IssueContext) -> Issue:
     return executor(context.device, steps, context.cells, graphs=context.graphs)
 
 
-def _host_call(step: _TorchStep | _ControlFlow, context: _IssueContext) -> Issue:
+def _host_call(step: TorchStep | ControlFlow | SizeStep, context: IssueContext) -> Issue:
     """The host's work between launches, as a function of the stream."""
-    if isinstance(step, _TorchStep):
+    if isinstance(step, SizeStep):
+        return _size_reader(step, context)
+    if isinstance(step, TorchStep):
         return partial(step.call.run, step.names, context.cells)
     return _control_flow_issue(step, context)
 
 
-def _control_flow_issue(flow: _ControlFlow, context: _IssueContext) -> Issue:
+def _control_flow_issue(flow: ControlFlow, context: IssueContext) -> Issue:
     """A branch or loop as a function of the stream."""
     parts = [_issue(part, context) for part in flow.parts]
     step = flow.step
@@ -333,3 +301,73 @@ def _control_flow_issue(flow: _ControlFlow, context: _IssueContext) -> Issue:
         return parts[0 if condition else 1]
     entry, body = parts
     return counted_loop(condition, context.cells, flow.iteration, entry, body)
+
+
+# --- sizes that data decide ---------------------------------------------------------------------
+
+
+def _size_reader(step: SizeStep, context: IssueContext) -> Issue:
+    """A size read and its rest, as a function of the stream."""
+    rests = context.rests
+    return SizeReader(
+        context.device,
+        context.cells,
+        step.counts,
+        partial(_bind_rest, step, context, _most_bytes(step.step, rests)),
+        lambda: rests.arena.generation,
+        rests.outputs,
+        context.check,
+    )
+
+
+def _most_bytes(step: SizeRead, rests: Rests) -> int:
+    """The bytes of a rest at the largest sizes; 0 where a size has no known bound."""
+    if max(step.most) >= UNBOUNDED:
+        return 0
+    return memory_layout(step.rest(*step.most), rests.kernels).total
+
+
+def _bind_rest(
+    step: SizeStep, context: IssueContext, most: int, values: tuple[int, ...], stream: int
+) -> Rest:
+    """Check sizes that were read, and prepare what waits for them.
+
+    Its launches are not kept as graphs: sizes may differ from call to call, and building a graph
+    takes longer than launching.
+    """
+    rests = context.rests
+    sizes = {**rests.sizes, **dict(zip(step.step.sizes, values, strict=True))}
+    check_counted(rests.signature, step.step.sizes, sizes)
+    part = step.step.rest(*values)
+    if rests.check is not None:
+        rests.check(part)
+    layout = memory_layout(part, rests.kernels)
+    cells = step.cells.copy()
+    address = rests.arena.rest(rests.depth, layout.total, most)
+    cells.counters = rests.arena.rest_counters(rests.depth, layout.end, stream)
+    late = _late_outputs(step, rests, sizes)
+    for one in late:
+        shape, _, dtype, _ = one.spec
+        cells.lengths[one.cell] = math.prod(shape) * dtype.itemsize
+    bound = _bind_part(layout, address, step.names.new_child({}), cells, rests.calls)
+    bound = replace(bound, fresh=bound.fresh | {one.cell for one in late})
+    array = (ctypes.c_uint64 * len(cells.values))(*cells.values)
+    inner = replace(
+        context,
+        cells=array,
+        lengths=cells.lengths,
+        graphs=False,
+        rests=replace(rests, sizes=sizes, depth=rests.depth + 1),
+    )
+    return Rest(array, _issue(bound, inner), late, rests.arena.generation)
+
+
+def _late_outputs(step: SizeStep, rests: Rests, sizes: Mapping[str, int]) -> tuple[Late, ...]:
+    """The outputs whose shapes are known from now on."""
+    found: list[Late] = []
+    for number, tensor in enumerate(rests.signature.outputs):
+        names = {name for size in tensor.shape for name in size.names}
+        if names <= sizes.keys() and names.intersection(step.step.sizes):
+            shape = tuple(size.evaluate(sizes) for size in tensor.shape)
+            found.append(Late(number, step.names[tensor.name], _spec(shape, tensor)))
+    return tuple(found)

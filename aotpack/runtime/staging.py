@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .arrays.frameworks import Copies, Spec
+from .arrays.frameworks import Copies, Framework, Spec
 from .checks.changes import copy_back
 from .devices.device import Device
 from .dtypes import present
@@ -74,6 +74,28 @@ def stage_outputs(
         outputs[index] = arena.staging(("output", index), size) if size else 0
         copied.append((index, outputs[index], size))
     return copied
+
+
+class Results:
+    """The results of a call, whose shapes become known one after another; ``specs`` by then."""
+
+    def __init__(
+        self, caller: Framework, arena: Arena[Any], specs: Sequence[Spec | None], stream: int
+    ) -> None:
+        self._caller, self._arena, self._stream = caller, arena, stream
+        self.values: list[Any] = [None] * len(specs)
+        self.specs: list[Any] = [*specs]
+        self.copied: list[tuple[int, int, int]] = []
+        self.addresses = [0] * len(specs)
+        self.add([(number, spec) for number, spec in enumerate(specs) if spec is not None])
+
+    def add(self, outputs: Sequence[tuple[int, Spec]]) -> list[int]:
+        """Allocate outputs by number; returns the addresses that kernels write to."""
+        arrays, addresses = self._caller.empty([spec for _, spec in outputs], self._stream)
+        for (number, spec), array, address in zip(outputs, arrays, addresses, strict=True):
+            self.values[number], self.specs[number], self.addresses[number] = array, spec, address
+        self.copied += stage_outputs(self._arena, self.specs, self.addresses)
+        return [self.addresses[number] for number, _ in outputs]
 
 
 def fetch(

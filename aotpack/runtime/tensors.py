@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from .files.kinds import MOST, Count, Identifier, Name, Positive, Type
-from .files.schema import Mismatch, Parsed, shown
+from .files.schema import InRange, Mismatch, Parsed, shown
 from .sizes import Size
 
 MOST_DIMENSIONS = 64
 
 
 Formula: TypeAlias = Annotated[Size, Parsed(Size)]
+Ranged: TypeAlias = Annotated[int, InRange(-MOST, MOST)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,28 @@ class SizeRange:
     def __str__(self) -> str:
         step = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
         return f"{self.name} in {self.low} to {self.high}{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSize:
+    """A size that data decide: a call reads it. ``place`` is the operator and the source line."""
+
+    name: Identifier
+    low: Ranged
+    high: Ranged
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.low} to {self.high}, as the data say"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCondition:
+    """A condition on counted sizes that every call meets: ``holds`` is 1 then, else 0."""
+
+    holds: Formula
+    text: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from aotpack.ir.kernels.access import (
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Matmul, Scatter
-from aotpack.ir.program import Branch, Buffer, Loop, Program, concats_by_part, read_whole, targets
+from aotpack.ir.program import Buffer, Control, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int
 from aotpack.ir.values import Load, walk
@@ -64,7 +64,7 @@ def contiguous_by_contract(program: Program) -> set[str]:
     fixed = {*program.inputs, *program.weights, *program.results} - {*program.derived}
     for operation in program.operations:
         fixed.update(read_whole(operation))
-        if isinstance(operation, (Scatter, Foreign, Branch, Loop)):
+        if isinstance(operation, (Scatter, Foreign, Control)):
             fixed.update(targets(operation))
     return fixed
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.program import Branch, Loop, Operation, Program, targets
+from aotpack.ir.program import Control, Operation, Program, targets
 from aotpack.schedule.draft import Draft
 
 
@@ -18,7 +18,7 @@ def schedule_parts(draft: Draft) -> tuple[Program, Mapping[Operation, tuple[Sche
     parts: dict[Operation, tuple[Schedule, ...]] = {}
     operations: list[Operation] = []
     for operation in draft.program.operations:
-        if isinstance(operation, (Branch, Loop)):
+        if isinstance(operation, Control):
             around = f" of {targets(operation)[0]}" + (draft.part and f", {draft.part}")
             drafts = (
                 replace(draft, program=part, options=options, part=f"part {number}{around}")

@@ -1,8 +1,7 @@
 """ExportedProgram -> ``stages.Graph``: straight-line operator calls, free of torch objects.
 
 Size arithmetic, assertions on sizes, device and layout arguments, copies and unused nodes are
-removed. In-place changes of forward become updates, as do the flags of assertions on data. Sizes
-that depend on data are refused.
+removed. In-place changes of forward become updates, as do the flags of assertions on data.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -23,6 +22,7 @@ from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.collectives import check_collectives
+from aotpack.trace.operators.counted import find_counted, with_counted
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
@@ -43,14 +43,14 @@ def build_graph(
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values, weights = _values(program, placeholders), collect_weights(program)
-    sizes = find_sizes(program, values, leaves, weights.tensors, reserved)
+    given = find_sizes(program, values, leaves, weights.tensors, reserved)
+    sizes, counted = find_counted(program, given, {*weights.tensors, *(one for one, _ in values)})
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
-    reader = OperatorReader(name, sizes, refs, check_indices=check_indices)
+    reader = OperatorReader(name, sizes, refs, counted, check_indices=check_indices)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
-    _check_purpose(name, [*results, *updates.values()])
-    nodes = reader.read([*results, *updates.values()])
+    nodes = reader.read(_with_purpose(name, [*results, *updates.values()]))
     assertions, flags, flag_updates = flags_of(reader.asserted, reader.unused)
     check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
@@ -59,7 +59,7 @@ def build_graph(
     signature = Signature(
         name=name,
         version=version,
-        sizes=tuple(sizes.variables.values()),
+        sizes=tuple(given.variables.values()),
         inputs=tuple(inputs.values()),
         outputs=_output_specs(results, {*inputs, *weights.tensors}, sizes),
         args=args,
@@ -69,6 +69,7 @@ def build_graph(
         assertions=assertions,
         unused=_unused(program, kept),
     )
+    signature = with_counted(signature, program.graph, sizes, counted, reader.counting)
     return Graph(signature, kept, (*nodes, *flags), outputs, (*changes, *flag_updates))
 
 
@@ -87,11 +88,13 @@ def _check_guards(
         check_guards(name, program, shapes)
 
 
-def _check_purpose(name: str, results: Sequence[fx.Node]) -> None:
+def _with_purpose(name: str, results: Sequence[fx.Node]) -> Sequence[fx.Node]:
+    """The results, if there are any."""
     if not results:
         raise TraceError(
             f"tracing {name}: forward returns no tensor; return what should be computed"
         )
+    return results
 
 
 def _kept(

@@ -46,17 +46,33 @@ _COMPARISONS: dict[str, Callable[[Int, Int], Int]] = {
     "Equality": lambda a, b: 1 - maximum(_is_less(a, b), _is_less(b, a)),
     "Unequality": lambda a, b: maximum(_is_less(a, b), _is_less(b, a)),
 }
+_SIGNS = {
+    "StrictLessThan": "<",
+    "StrictGreaterThan": ">",
+    "LessThan": "<=",
+    "GreaterThan": ">=",
+    "Equality": "==",
+    "Unequality": "!=",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """The dynamic sizes of a program, by torch's symbol name.
 
-    ``defined`` are the symbols for sizes inside branches and loops.
+    ``defined`` are the symbols for sizes inside branches and loops. ``counted`` are those of the
+    ``variables`` that data decide.
     """
 
     variables: Mapping[str, Var]
     defined: dict[str, Int] = field(default_factory=dict)
+    counted: frozenset[str] = frozenset()
+
+    def knows(self, value: Any) -> bool:
+        """True for a number that is computed from sizes alone."""
+        if not isinstance(value, (torch.SymInt, torch.SymBool)):
+            return False
+        return symbols_in(value) <= {*self.variables, *self.defined}
 
     def define(self, symbol: torch.SymInt, value: Any) -> None:
         """Define a symbol that is not a size of the program."""
@@ -67,6 +83,18 @@ class Sizes:
     def truth(self, value: torch.SymBool) -> Int:
         """A condition on sizes as 1 or 0."""
         return self._truth(value.node.expr)
+
+    def equal(self, a: Int, b: Int) -> Int:
+        """1 where two sizes are equal, else 0."""
+        return _COMPARISONS["Equality"](a, b)
+
+    def stated(self, value: torch.SymBool) -> str:
+        """A condition on sizes as text."""
+        expr = value.node.expr
+        sign = _SIGNS.get(type(expr).__name__)
+        if sign is None:
+            return f"{self._truth(expr)} == 1"
+        return f" {sign} ".join(str(self._convert(side)) for side in expr.args)
 
     def _truth(self, expr: Any) -> Int:
         kind = type(expr).__name__
@@ -137,7 +165,7 @@ def find_sizes(
     for name, value in inputs:
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
-                names.setdefault(symbol, _unused(f"{name}_size{axis}", names.values()))
+                names.setdefault(symbol, unused_name(f"{name}_size{axis}", names.values()))
     order = [s for _, v in inputs for size in getattr(v, "shape", ()) for s in _symbols(size)]
     ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
     taken = {*weights, *(name for name, _ in inputs)}
@@ -157,7 +185,7 @@ def _named_axes(spec: Any) -> list[tuple[int, Dim]]:
 
 def _variable(name: str, bounds: Any, taken: Collection[str], reserved: Container[str]) -> Var:
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    unused = _unused(safe_size_name(name, reserved), taken)
+    unused = unused_name(safe_size_name(name, reserved), taken)
     return Var(unused, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
 
 
@@ -176,13 +204,19 @@ def _check_range(name: str, size: Var, bounds: Any, declared: Dim | None) -> Non
         )
 
 
+def symbols_in(value: Any) -> set[str]:
+    """The symbols in a symbolic number; none in any other value."""
+    is_symbolic = isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
+    return {str(symbol) for symbol in value.node.expr.free_symbols} if is_symbolic else set()
+
+
 def _symbols(size: int | torch.SymInt) -> list[str]:
     if isinstance(size, int):
         return []
     return sorted(str(symbol) for symbol in size.node.expr.free_symbols)
 
 
-def _unused(name: str, taken: Collection[str]) -> str:
+def unused_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name

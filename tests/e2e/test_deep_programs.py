@@ -8,7 +8,8 @@ from torch import Tensor, nn
 import aotpack
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.ir.ops.reference import Array
-from aotpack.ir.program import Program, operator_count
+from aotpack.ir.program import Program
+from aotpack.ir.uses import operator_count
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.render import render
 from aotpack.schedule import schedule

@@ -12,7 +12,7 @@ from aotpack.emit.package import reseal
 from aotpack.runtime import PackageError, load
 from aotpack.runtime.files.checked import read_checked
 from aotpack.runtime.manifest import parse_manifest, read_manifest
-from aotpack.stages import Tree
+from aotpack.trees import Tree
 
 from .fake_device import FakeDevice
 from .packages import LEAF, rewrite, write_demo

@@ -1,10 +1,10 @@
-"""Evaluate branches and loops over the evaluator's memory."""
+"""Evaluate branches, loops and size reads over the evaluator's memory."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from aotpack.ir.ops.reference import Array
-from aotpack.ir.program import Branch, Loop, Program
+from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
 from aotpack.ir.symbolic.integers import Int
 
 Memory: TypeAlias = Mapping[str, Array]
@@ -12,8 +12,11 @@ Sizes: TypeAlias = Mapping[str, int]
 RunPart: TypeAlias = Callable[[Program, Sizes], None]
 
 
-def run_control(operation: Branch | Loop, memory: Memory, sizes: Sizes, run: RunPart) -> None:
-    """Run a side of a branch, or the parts of a loop, as the conditions say."""
+def run_control(operation: Control, memory: Memory, sizes: Sizes, run: RunPart) -> None:
+    """Run a side of a branch, the parts of a loop as the conditions say, or what sizes wait for."""
+    if isinstance(operation, SizeRead):
+        run(operation.rest, {**sizes, **_counted(operation, memory, sizes)})
+        return
     if isinstance(operation, Branch):
         run(operation.sides[not _holds(operation.predicate, memory, sizes)], sizes)
         return
@@ -22,6 +25,17 @@ def run_control(operation: Branch | Loop, memory: Memory, sizes: Sizes, run: Run
     while _continues(operation, turn, memory, sizes, run):
         run(operation.body, {**sizes, operation.turn.name: turn} if operation.turn else sizes)
         turn += 1
+
+
+def _counted(operation: SizeRead, memory: Memory, sizes: Sizes) -> dict[str, int]:
+    """The sizes that are read."""
+    found: dict[str, int] = {}
+    for size, count, most in zip(operation.sizes, operation.counts, operation.most, strict=True):
+        value = int(memory[count])
+        if not size.low <= value <= min(size.high, most.evaluate(sizes)):
+            raise ValueError(f"evaluating {size}: {value} is not in [{size.low}, {size.high}]")
+        found[size.name] = value
+    return found
 
 
 def _continues(loop: Loop, turn: int, memory: Memory, sizes: Sizes, run: RunPart) -> bool:

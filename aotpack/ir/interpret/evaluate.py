@@ -21,8 +21,8 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array, cast, round_bfloat16
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.program import Branch, Loop, Operation, Program, concats_by_part, targets
-from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.program import Operation, Program, concats_by_part, targets
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import (
     Apply,
     Const,
@@ -227,14 +227,17 @@ class _Machine:
                 self._store(operation, (self._attention(operation),))
             case Foreign():
                 self._foreign(operation)
-            case Branch() | Loop():
+            case _:
                 run_control(operation, self.memory, self.sizes, self._run_part)
 
     def _run_part(self, part: Program, sizes: Mapping[str, int]) -> None:
-        """Run a part of a branch or loop on this memory. Its updates take effect at its end."""
+        """Run a part of an operation on this memory. Its updates take effect at its end."""
         inner = _Machine(part, dict(sizes), self.precision, self.call)
         for buffer in (part.buffers[name] for name in part.inputs):
-            empty = np.zeros(self.shape(buffer.shape), self.numpy_type(buffer.dtype))
+            leaves = (leaf for size in buffer.shape for leaf in size.leaves())
+            if any(isinstance(leaf, Var) and leaf.name not in sizes for leaf in leaves):
+                continue  # a target, whose size an inner part reads
+            empty = np.zeros(inner.shape(buffer.shape), self.numpy_type(buffer.dtype))
             inner.memory[buffer.name] = self.memory.setdefault(buffer.name, empty)
         for operation in part.operations:
             inner.run(operation)

@@ -22,9 +22,8 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
 from aotpack.ir.program import (
-    Branch,
     Buffer,
-    Loop,
+    Control,
     Operation,
     Program,
     control_text,
@@ -94,10 +93,10 @@ class Kernel:
     parts: tuple[Schedule, ...] = ()
 
     @property
-    def control(self) -> Branch | Loop | None:
+    def control(self) -> Control | None:
         """The branch or loop that this kernel stands for, if any."""
         first = self.members[0].operation
-        return first if isinstance(first, (Branch, Loop)) else None
+        return first if isinstance(first, Control) else None
 
     @property
     def template_op(self) -> Matmul | Attention | None:

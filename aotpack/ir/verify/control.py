@@ -1,14 +1,14 @@
-"""The legality of branches, loops and weight programs, beyond that of their programs."""
+"""The legality of branches, loops, size reads and weight programs, beyond that of programs."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.program import Branch, Loop, Program
+from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
 from aotpack.ir.verify.invalid import InvalidProgram
 
 
 def check_part_programs(program: Program) -> None:
     """A part reads outer buffers and sizes, and updates only targets of its operation."""
     for position, operation in enumerate(program.operations):
-        if not isinstance(operation, (Branch, Loop)):
+        if not isinstance(operation, Control):
             continue
         written = {update.name for part in operation.parts for update in part.updates}
         if written != {*operation.targets}:
@@ -26,6 +26,9 @@ def check_conditions(program: Program) -> None:
     """Each side of a branch writes all targets. A condition is one bool; a test writes it."""
     for position, operation in enumerate(program.operations):
         writers: tuple[Program, ...] = ()
+        if isinstance(operation, SizeRead):
+            _check_counts(program, position, operation)
+            continue
         if isinstance(operation, Branch):
             writers, condition, expected = operation.sides, operation.predicate, operation.targets
         elif isinstance(operation, Loop):
@@ -47,6 +50,22 @@ def check_conditions(program: Program) -> None:
             if unknown:
                 message = f"{unknown[0]} in {condition} is no size of the program"
                 raise InvalidProgram(program, position, message)
+
+
+def _check_counts(program: Program, position: int, operation: SizeRead) -> None:
+    """Each new size has one count and a bound in known sizes, and its name is free."""
+    counts = [program.buffers[name] for name in operation.counts]
+    if any(count.shape or count.dtype is not DType.INT64 for count in counts):
+        raise InvalidProgram(program, position, "a count is no int64 without dimensions")
+    known = {size.name for size in program.sizes}
+    new = [size.name for size in operation.sizes]
+    lengths = {len(new), len({*new}), len(counts), len(operation.most)}
+    if len(lengths) > 1 or known.intersection(new):
+        raise InvalidProgram(program, position, f"{new} are not distinct, or not counted once")
+    unknown = [one for most in operation.most for one in most.leaves() if one not in program.sizes]
+    if unknown or {*operation.sizes} - {*operation.rest.sizes}:
+        message = f"the rest lacks a size, or a bound uses {unknown}"
+        raise InvalidProgram(program, position, message)
 
 
 def check_weight_program(program: Program) -> None:

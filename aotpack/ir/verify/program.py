@@ -20,8 +20,7 @@ from aotpack.ir.operations import (
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.value_types import result_types, type_complaint
 from aotpack.ir.program import (
-    Branch,
-    Loop,
+    Control,
     Operation,
     Program,
     all_axes,
@@ -47,7 +46,7 @@ def verify(program: Program) -> None:
     if program.weight_program is not None:
         verify(program.weight_program)
     for operation in program.operations:
-        if isinstance(operation, (Branch, Loop)):
+        if isinstance(operation, Control):
             for part in operation.parts:
                 verify(part)
     for check in CHECKS:
@@ -212,7 +211,7 @@ def check_index_bounds(program: Program) -> None:
 def check_target_shape(program: Program) -> None:
     """The axes of a reduction, scan or template have the extents of its targets."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Pointwise, Scatter, Foreign, Branch, Loop)):
+        if isinstance(operation, (Pointwise, Scatter, Foreign, Control)):
             continue
         for name in targets(operation):
             buffer = program.buffers[name]
@@ -295,7 +294,7 @@ def check_foreign(program: Program) -> None:
 def check_stored_types(program: Program) -> None:
     """A stored value has the compute type of its buffer."""
     for position, operation in enumerate(program.operations):
-        if isinstance(operation, (Foreign, Branch, Loop)):
+        if isinstance(operation, (Foreign, Control)):
             continue
         for name, dtype in zip(targets(operation), result_types(operation), strict=True):
             buffer = program.buffers[name]
@@ -385,7 +384,7 @@ def _accesses(
             stack += (value.condition, value.otherwise)
         else:
             stack += children(value)
-    if isinstance(operation, (Foreign, Branch, Loop)):
+    if isinstance(operation, (Foreign, Control)):
         return
     if not (unguarded and isinstance(operation, Scatter)):
         for name in targets(operation):

@@ -1,5 +1,5 @@
 """Reads and writes at indices that are data. In reading order:
 
-``gather``, ``scatter``, ``index_put``, ``search`` (sorted rows), ``nonzero``, ``histogram``,
-``segments``, ``embedding_bag``.
+``gather``, ``scatter``, ``index_put``, ``search`` (sorted rows), ``nonzero``, ``counted`` (results
+whose size is data), ``histogram``, ``segments``, ``embedding_bag``.
 """

@@ -4,14 +4,13 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
-from aotpack.lower.context import Context, Index, Shape
+from aotpack.lower.context import Context, Index
+from aotpack.lower.indexing.counted import MASKS, broadcast_shape
 from aotpack.lower.indexing.scatter import Points, take_in
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, guarded, index_from, target_from, where
 from aotpack.stages import Ref
-
-MASKS = (DType.BOOL, DType.UINT8)
 
 
 @lowering("aten.index_put.default", "aten._unsafe_index_put.default")
@@ -58,14 +57,6 @@ def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
         )
 
     return Points(over, place)
-
-
-def broadcast_shape(shapes: list[Shape]) -> Shape:
-    """The common broadcast shape."""
-    rank = max(map(len, shapes))
-    padded = [(Int.of(1),) * (rank - len(shape)) + shape for shape in shapes]
-    columns = zip(*padded, strict=True)
-    return tuple(next((s for s in sizes if s.constant != 1), sizes[0]) for sizes in columns)
 
 
 # --- masks --------------------------------------------------------------------------------------

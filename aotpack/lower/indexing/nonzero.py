@@ -30,11 +30,15 @@ def nonzero_static(c: Context, self: Ref, *, size: Scalar, fill_value: int = -1)
         return target_from(where(is_found(point[0]), found, position(rows)), rows), point[1]
 
     def value(point: Index) -> Value:
-        """The coordinate of the element for the column."""
-        chosen = constant(0, DType.INT64)
-        for column, entry in enumerate(unflatten_index(point[0], shape)):
-            is_here = apply("eq", position(point[1]), column)
-            chosen = where(is_here, position(entry), chosen)
-        return chosen
+        return coordinate(unflatten_index(point[0], shape), point[1])
 
     c.scatter(c.result(), start, "set", (numel, Int.of(len(shape))), place, value)
+
+
+def coordinate(index: Index, column: Int) -> Value:
+    """The entry of an index for a column of coordinates."""
+    chosen = constant(0, DType.INT64)
+    for number, entry in enumerate(index):
+        is_here = apply("eq", position(column), number)
+        chosen = where(is_here, position(entry), chosen)
+    return chosen

@@ -144,6 +144,7 @@ def lengths_of(manifest: Manifest, sizes: Sequence[int], plan: Plan) -> dict[str
     shapes += [
         (one.name, one.dtype, shape)
         for one, shape in zip(signature.outputs, plan.outputs, strict=True)
+        if shape is not None
     ]
     found = {name: math.prod(shape) * dtype.itemsize for name, dtype, shape in shapes}
     return found | weight_lengths(manifest)

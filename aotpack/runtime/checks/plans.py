@@ -19,9 +19,12 @@ def check_plan(manifest: Manifest, plan: Plan, sizes: Sequence[int]) -> None:
     signature = manifest.signature
     values = {size.name: value for size, value in zip(signature.sizes, sizes, strict=True)}
     wanted = tuple(
-        tuple(size.evaluate(values) for size in output.shape) for output in signature.outputs
+        tuple(size.evaluate(values) for size in output.shape)
+        if all(name in values for size in output.shape for name in size.names)
+        else None
+        for output in signature.outputs
     )
-    if tuple(map(tuple, plan.outputs)) != wanted:
+    if plan.outputs != wanted:
         raise PackageError(
             f"preparing a plan: its outputs have the shapes {plan.outputs}, by manifest.json they "
             f"have {wanted}. The package is damaged: reinstall it."
@@ -29,8 +32,8 @@ def check_plan(manifest: Manifest, plan: Plan, sizes: Sequence[int]) -> None:
     check_types(manifest, plan)
 
 
-def check_types(manifest: Manifest, plan: Plan) -> None:
-    """Kernels get the element types they were made for."""
+def check_types(manifest: Manifest, plan: Plan | Part) -> None:
+    """Kernels get the element types they were made for; a rest is checked once sizes are known."""
     signature = manifest.signature
     dtypes = {tensor.name: tensor.dtype for tensor in (*signature.inputs, *signature.outputs)}
     dtypes |= {weight.name: weight.dtype for weight in manifest.weights}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..manifest import Signature
 from ..structures.text import paths
-from ..tensors import SizeRange, Tensor
+from ..tensors import CountedSize, SizeRange, Tensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -21,7 +21,7 @@ class TensorInfo:
     path: str
     dtype: str
     shape: tuple[int | str, ...]
-    sizes: tuple[SizeRange, ...]
+    sizes: tuple[SizeRange | CountedSize, ...]
     device: str
     alignment: int
     is_changed: bool
@@ -53,12 +53,13 @@ def _info(
     signature: Signature, tensor: Tensor, name: str, path: str, device: str, alignment: int
 ) -> TensorInfo:
     names = {name for size in tensor.shape for name in size.names}
+    sizes: tuple[SizeRange | CountedSize, ...] = (*signature.sizes, *signature.counted)
     return TensorInfo(
         name,
         path,
         str(tensor.dtype),
         tuple(str(size) if size.constant is None else size.constant for size in tensor.shape),
-        tuple(size for size in signature.sizes if size.name in names),
+        tuple(size for size in sizes if size.name in names),
         device,
         alignment,
         tensor.name in signature.updates,

@@ -12,6 +12,7 @@ import numpy as np
 from ..checks.assertions import AssertionFlags
 from ..devices.block import Block
 from ..devices.device import Device
+from ..errors import DeviceError
 from .ownership import Owned
 
 PlanT = TypeVar("PlanT")
@@ -38,6 +39,8 @@ class Arena(Generic[PlanT]):
         self._memory: Block | None = None
         self._counters: Block | None = None
         self._staging: dict[Hashable, Block] = {}
+        self._rests: dict[Hashable, Block] = {}  # memory of what waits for sizes
+        self.generation = 0  # counts how often that has moved
         self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
         self.flags: AssertionFlags | None = None  # of its calls' assertions
         self.stream: int | None = None  # that of the last call
@@ -73,6 +76,42 @@ class Arena(Generic[PlanT]):
             self._device.synchronize(None)
             self._memory = None
         self._memory = Block(self._device, size)
+
+    def rest(self, depth: int, size: int, most: int) -> int:
+        """The address of ``size`` bytes for what waits for the read of sizes number ``depth``.
+
+        New memory has ``most`` bytes, which the largest sizes need, if there are that many.
+        """
+        block = self._rests.get(depth)
+        if size <= (block.size if block else 0):
+            return block.address if block else 0
+        self._replace(depth)
+        try:
+            block = Block(self._device, max(size, most))
+        except DeviceError:
+            block = Block(self._device, size)
+        self._rests[depth] = block
+        return block.address
+
+    def rest_counters(self, depth: int, size: int, stream: int) -> int:
+        """``counters`` for what waits for the read of sizes number ``depth``."""
+        key = "counters", depth
+        block = self._rests.get(key)
+        if size <= (block.size if block else 0):
+            return block.address if block else 0
+        self._replace(key)
+        block = Block(self._device, size)
+        self._device.clear(block.address, size, stream)
+        self._device.synchronize(stream)
+        self._rests[key] = block
+        return block.address
+
+    def _replace(self, key: Hashable) -> None:
+        """Free memory of what waits for sizes, once nothing uses it."""
+        self.generation += 1
+        if key in self._rests:
+            self._device.synchronize(None)
+            del self._rests[key]
 
     def counters(self, size: int, stream: int) -> int:
         """The address of at least ``size`` bytes that are zero before and after each launch.
@@ -120,7 +159,7 @@ class Arena(Generic[PlanT]):
     def poison(self) -> None:
         """Fill all memory with NaN; no call may be in flight."""
         noise = np.full(_CHUNK, 255, np.uint8)
-        for block in filter(None, (self._memory, *self._staging.values())):
+        for block in filter(None, (self._memory, *self._staging.values(), *self._memories())):
             for start in range(0, block.size, _CHUNK):
                 part = min(_CHUNK, block.size - start)
                 self._device.copy_in(
@@ -141,10 +180,15 @@ class Arena(Generic[PlanT]):
         """Free all memory; no call may be in flight."""
         self._plans.clear()
         self._staging.clear()
+        self._rests.clear()
         self._memory = self._counters = self.stream = None
         event, self._event = self._event, None
         if event is not None:
             self._device.drop(event)
+
+    def _memories(self) -> list[Block]:
+        """The memory of what waits for sizes, without counters, which are zero."""
+        return [block for key, block in self._rests.items() if isinstance(key, int)]
 
     def _mark(self) -> int:
         """The event behind the last call's work."""

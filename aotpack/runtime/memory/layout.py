@@ -39,6 +39,8 @@ class MemoryLayout:
 def memory_layout(part: Plan | Part, kernels: Mapping[str, Loaded], end: int = 0) -> MemoryLayout:
     """Pack a part's memory; inner parts of a branch or loop share one buffer, live while it runs.
 
+    What waits for a size read is laid out when the sizes are known.
+
     Counters of different launches never share memory; those of the part begin at ``end``.
     """
     counters: list[tuple[Counters, int]] = []

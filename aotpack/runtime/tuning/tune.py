@@ -24,7 +24,7 @@ from ..loading import load
 from ..memory.arena import Arena
 from ..memory.packing import align, pack
 from ..model import Model
-from ..plan import Branch, Call, Form, Launch, Loop, Place, Plan, flat
+from ..plan import Branch, Call, Control, Form, Launch, Loop, Place, Plan, SizeRead, flat
 from ..prepare import Prepared, prepare
 from ..safetensors import Stored
 from ..tuning_file import Times, Tuning, form_name, merged, read_tuning, tuning_text
@@ -113,9 +113,9 @@ def _leave_open(key: str, *forms: Form) -> Any:
     return OpenLaunch(key, forms)
 
 
-def _parts(place: Any) -> Iterator["Launch | Call | OpenLaunch | Branch | Loop"]:
+def _parts(place: Any) -> Iterator["Launch | Call | OpenLaunch | Control"]:
     """The launches at a place of a plan, open ones included; control flow stays whole."""
-    if isinstance(place, (Launch, Call, OpenLaunch, Branch, Loop)):
+    if isinstance(place, (Launch, Call, OpenLaunch, Branch, Loop, SizeRead)):
         yield place
     else:
         for part in place:
@@ -155,6 +155,8 @@ class _PlanTimer:
             self._place_tensors(memory)
             for place in self.plan.launches:
                 for part in _parts(place):
+                    if isinstance(part, SizeRead):
+                        continue  # what waits for sizes has one form
                     if isinstance(part, OpenLaunch) and part.key in self.wanted - set(self.found):
                         self._time(part)
                     form = part.forms[0] if isinstance(part, OpenLaunch) else part
@@ -174,8 +176,8 @@ class _PlanTimer:
             self.device.copy_in(address, stored.ctypes.data, stored.nbytes, 0)
             self.device.synchronize(None)
             self.places[tensor.name] = (address, stored.nbytes)
-        for tensor, shape in zip(self.signature.outputs, self.plan.outputs, strict=True):
-            size = math.prod(shape) * tensor.dtype.itemsize
+        for tensor, known in zip(self.signature.outputs, self.plan.outputs, strict=True):
+            size = 0 if known is None else math.prod(known) * tensor.dtype.itemsize
             self.places[tensor.name] = (self._alloc(size, memory), size)
         offsets, total = pack(self.plan.buffers)
         start = self._alloc(total, memory)

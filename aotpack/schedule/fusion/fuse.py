@@ -16,13 +16,12 @@ from aotpack.ir.program import (
     Operation,
     Program,
     concats_by_part,
-    operator_count,
     reads,
     targets,
 )
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
-from aotpack.ir.uses import Uses
+from aotpack.ir.uses import Uses, operator_count
 from aotpack.schedule.fusion.group import Group, always_starts, join, start
 from aotpack.schedule.fusion.group_order import GroupOrder
 from aotpack.schedule.fusion.naming import kernel_name

@@ -14,7 +14,7 @@ from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import delinearize, flatten_index, linearize, points, written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
-from aotpack.ir.program import Branch, Loop, Operation, Program, loads, reads, targets
+from aotpack.ir.program import Control, Operation, Program, loads, reads, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
@@ -40,7 +40,7 @@ class Group:
     @property
     def is_closed(self) -> bool:
         """True for a kernel that takes no members: its launch completes the results."""
-        return isinstance(self.members[0].operation, (Scatter, Foreign, Branch, Loop))
+        return isinstance(self.members[0].operation, (Scatter, Foreign, Control))
 
     @property
     def is_flat(self) -> bool:
@@ -52,7 +52,7 @@ def start(operation: Operation) -> Group:
     """A kernel of one operation."""
     axes: tuple[Axis, ...]
     binding: Binding
-    if isinstance(operation, (Foreign, Branch, Loop)):
+    if isinstance(operation, (Foreign, Control)):
         axes, binding = (), {}
     elif isinstance(operation, (Matmul, Attention)):
         axes = _template_axes(operation)
@@ -66,7 +66,7 @@ def start(operation: Operation) -> Group:
 
 def always_starts(operation: Operation) -> bool:
     """True for an operation that no group takes."""
-    return isinstance(operation, (Matmul, Attention, Scatter, Foreign, Branch, Loop))
+    return isinstance(operation, (Matmul, Attention, Scatter, Foreign, Control))
 
 
 def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:

@@ -13,12 +13,12 @@ from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Operation, Program, loads, operator_count, read_whole, targets
+from aotpack.ir.program import Operation, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
-from aotpack.ir.uses import operation_uses
+from aotpack.ir.uses import operation_uses, operator_count
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.schedule.program.dead_code import with_operations
 from aotpack.schedule.program.prologue import is_prologue

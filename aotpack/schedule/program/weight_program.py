@@ -20,18 +20,15 @@ from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import (
-    Branch,
-    Loop,
+    Control,
     Operation,
     Program,
-    all_axes,
     reads,
-    store_index,
     targets,
-    values,
 )
-from aotpack.ir.symbolic.integers import Indirect, Int, Var
-from aotpack.ir.values import IndexValue, Load, walk
+from aotpack.ir.symbolic.integers import Indirect, Var
+from aotpack.ir.uses import integers
+from aotpack.ir.values import Load
 from aotpack.schedule.program.dead_code import remove_dead_code, with_operations
 from aotpack.stages import Weight
 
@@ -76,21 +73,10 @@ def _sources(program: Program, state: frozenset[str]) -> dict[str, frozenset[str
 
 
 def _is_movable(operation: Operation) -> bool:
-    """False for foreign calls, branches and loops, and for what depends on sizes."""
-    leaves = (leaf for integer in _integers(operation) for leaf in integer.leaves())
-    is_other = isinstance(operation, (Foreign, Branch, Loop))
+    """False for foreign calls, for what has programs inside, and for what depends on sizes."""
+    leaves = (leaf for integer in integers(operation) for leaf in integer.leaves())
+    is_other = isinstance(operation, (Foreign, Control))
     return not is_other and not any(isinstance(leaf, Var) for leaf in leaves)
-
-
-def _integers(operation: Operation) -> list[Int]:
-    """The extents of an operation, and all indices in it."""
-    found = [axis.extent for axis in all_axes(operation)] + [*store_index(operation)]
-    for value in walk(values(operation)):
-        if isinstance(value, Load):
-            found += value.index
-        elif isinstance(value, IndexValue):
-            found.append(value.index)
-    return found
 
 
 def _split(program: Program, sources: dict[str, frozenset[str]]) -> _Split:

@@ -62,13 +62,13 @@ def message_of(node: fx.Node) -> str:
 
 def condition_of(node: fx.Node, given: Ref, name: str) -> tuple[GraphNode, Asserted]:
     """The condition of an assertion as a 0-d bool, from one element of any type."""
-    source = _nearest_source(node)
+    source = nearest_source(node)
     spec = TensorSpec(name, DType.BOOL, ())
     asked = GraphNode(name, "operator.item", (given,), (), (spec,), source)
     return asked, Asserted(Ref(name), message_of(node), str(node.target), source)
 
 
-def _nearest_source(node: fx.Node) -> Source | None:
+def nearest_source(node: fx.Node) -> Source | None:
     """The user's line; for an assertion that torch generated, that of its number."""
     waiting, seen = deque([node]), {node}
     while waiting:

@@ -9,7 +9,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.dtypes import DType
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import (
@@ -31,6 +32,7 @@ from aotpack.trace.operators.assertions import (
 )
 from aotpack.trace.operators.bodies import ControlReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
+from aotpack.trace.operators.counted import Counted
 from aotpack.trace.operators.positions import check, positions_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
@@ -62,9 +64,17 @@ class OperatorReader(ControlReader):
     """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
 
     def __init__(
-        self, model: str, sizes: Sizes, refs: Mapping[fx.Node, Ref], *, check_indices: bool = False
+        self,
+        model: str,
+        sizes: Sizes,
+        refs: Mapping[fx.Node, Ref],
+        counted: Counted,
+        *,
+        check_indices: bool = False,
     ) -> None:
         super().__init__(sizes, refs)
+        self._counted = counted
+        self.counting: set[fx.Node] = set()  # the live calls that yield sizes
         self._check_indices = check_indices
         self.asserted = []
         self._model = model
@@ -87,6 +97,7 @@ class OperatorReader(ControlReader):
             [n for n in graph.nodes if is_assertion(n) and self._is_data(n.args[0], known)]
         )
         live = self._live([*results, *asked], known)
+        self.counting |= self._counted.bindings.keys() & live
         return tuple(made for node in graph.nodes if node in live for made in self._read(node))
 
     def _read(self, node: fx.Node) -> tuple[GraphNode, ...]:
@@ -153,6 +164,7 @@ class OperatorReader(ControlReader):
             results=self._results(name, node.meta["val"]),
             source=source_of(node),
             rounds=is_rounding(node),
+            counts=self._counts(node),
         )
 
     def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
@@ -238,8 +250,18 @@ class OperatorReader(ControlReader):
         self.asserted.append(found)
         return made
 
+    def _counts(self, node: fx.Node) -> tuple[Var, ...]:
+        return tuple(one.size for one in self._counted.bindings.get(node, ()))
+
     def _number(self, node: fx.Node) -> GraphNode:
-        """A number read from data, as a 0-d tensor."""
+        """A number read from data, as a 0-d tensor; or the reading of a size."""
+        counts = self._counts(node)
+        if counts:
+            name = self.unused(node.name)
+            spec, read = TensorSpec(name, DType.INT64, ()), self._arg(node.args[0])
+            return GraphNode(
+                name, "size.read", (read,), (), (spec,), source_of(node), counts=counts
+            )
         op, value = NUMBER_OPERATORS.get(node.target), node.meta["val"]
         if reads_number(node):
             op = "operator.item"
@@ -257,7 +279,11 @@ class OperatorReader(ControlReader):
         waiting = list(results)
         while waiting:
             node = waiting.pop()
-            if node in live or (is_number(node) and not self._is_carried(node, known)):
+            if node in live:
+                continue
+            waiting += (one for one in self._counted.behind(node) if one is not node)
+            is_plain = is_number(node) and not self._is_carried(node, known)
+            if is_plain and node not in self._counted.bindings:
                 continue
             live.add(node)
             waiting += node.all_input_nodes
@@ -270,7 +296,12 @@ class OperatorReader(ControlReader):
         return not is_number(condition) or self._is_carried(condition, known)
 
     def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
-        """True for a number from a tensor or a loop, and numbers computed from one."""
+        """True for a number from a tensor or a loop, and numbers computed from one.
+
+        False for a size, though it may be read from a tensor.
+        """
+        if self._sizes.knows(number.meta.get("val")):
+            return False
         if number in self._refs or reads_number(number):
             return True
         if number.target is operator.getitem:

@@ -34,8 +34,8 @@ def test_yields_what_eager_yields(case: Case) -> None:
     ("refused", "reason"),
     [
         (
-            case("index.Tensor", floats(4), [torch.tensor([True, False, True, True])]),
-            "is a mask: the result",
+            case("index.Tensor", floats(2, 2), [torch.tensor([True, False])] * 2),
+            "two masks, or one without dimensions",
         ),
         (case("one_hot.default", torch.tensor([1, 0])), "the number of classes is data"),
     ],

@@ -1,0 +1,106 @@
+"""Results with as many elements as data say: nonzero, masked selection, numbers that are sizes."""
+
+from collections.abc import Callable
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.rewrite import as_index
+from aotpack.ir.symbolic.facts import known_le
+from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
+from aotpack.lower.context import Context, Index, Shape, is_empty
+from aotpack.lower.indexing.nonzero import coordinate
+from aotpack.lower.registry import lowering
+from aotpack.lower.reshape import unflatten_index
+from aotpack.lower.values import apply, cast, constant, guarded, position, target_from, where
+from aotpack.lower.views.view import emit_view
+from aotpack.stages import Ref
+
+MASKS = (DType.BOOL, DType.UINT8)
+
+
+@lowering("size.read")
+def read_size(c: Context, a: Ref) -> None:
+    """A tensor's only element becomes a size."""
+    count = a
+    if c.rank(a) or c.dtype(a) is not DType.INT64:
+        first = (Int.of(0),) * c.rank(a)
+        count = c.temporary("count", DType.INT64, ())
+        c.pointwise(count, lambda index: cast(c.load(a, first), DType.INT64))
+    c.count(count, Int.of(c.node.counts[0].high))
+
+
+def chosen_positions(
+    c: Context, shape: Shape, is_chosen: Callable[[Index], Value], size: Int
+) -> Callable[[Int], Index]:
+    """The index of each chosen element of a shape, in row-major order; ``size`` is their count.
+
+    A running count of the chosen elements is the number of each; behind the read of the last one,
+    each element writes its position to its number. torch counts equal masks once: another call
+    reads the size then.
+    """
+    numel = product(shape)
+    row = c.temporary("row", DType.INT64, (numel,))
+
+    def flag(flat: Int) -> Value:
+        return cast(is_chosen(unflatten_index(flat, shape)), DType.BOOL)
+
+    c.scan((row,), "sum", 0, lambda index: cast(flag(index[0]), DType.INT64))
+    if c.node.counts:
+        size = c.count(_last(c, row, numel), numel)
+    start = c.temporary("start", DType.INT64, (size,))
+    c.pointwise(start, lambda index: constant(0, DType.INT64))
+
+    def place(point: Index) -> Index:
+        number = apply("sub", c.load(row, point), 1)
+        return (target_from(where(flag(point[0]), number, position(size)), size),)
+
+    found = c.temporary("positions", DType.INT64, (size,))
+    c.scatter(found, start, "set", (numel,), place, lambda point: position(point[0]))
+    return lambda number: unflatten_index(as_index(c.load(found, (number,)), numel), shape)
+
+
+def _last(c: Context, row: Ref, numel: Int) -> Ref:
+    """The last element of a running count; 0 if there is none."""
+    count = c.temporary("count", DType.INT64, ())
+    none = constant(0, DType.INT64)
+
+    def value(index: Index) -> Value:
+        if is_empty((numel,)):
+            return none
+        is_there = [] if known_le(1, numel) else [apply("gt", position(numel), 0)]
+        return guarded(is_there, c.load(row, (numel - 1,)), none)
+
+    c.pointwise(count, value)
+    return count
+
+
+def _rows(c: Context) -> Int:
+    return c.shape(c.result())[0]
+
+
+@lowering("aten.nonzero.default")
+def nonzero(c: Context, self: Ref) -> None:
+    """A row of coordinates for each nonzero element."""
+    at = chosen_positions(c, c.shape(self), lambda index: c.load(self, index), _rows(c))
+    c.pointwise(c.result(), lambda index: coordinate(at(index[0]), index[1]))
+
+
+@lowering("aten.masked_select.default")
+def masked_select(c: Context, self: Ref, mask: Ref) -> None:
+    """The elements where the mask holds; both operands broadcast."""
+    shape = broadcast_shape([c.shape(self), c.shape(mask)])
+    at = chosen_positions(c, shape, lambda index: c.broadcast(mask, index), _rows(c))
+
+    def mapped(place: Index) -> Index:
+        index = at(place[0])
+        return index[len(index) - c.rank(self) :]
+
+    emit_view(c, self, mapped)
+
+
+def broadcast_shape(shapes: list[Shape]) -> Shape:
+    """The common broadcast shape."""
+    rank = max(map(len, shapes))
+    padded = [(Int.of(1),) * (rank - len(shape)) + shape for shape in shapes]
+    columns = zip(*padded, strict=True)
+    return tuple(next((s for s in sizes if s.constant != 1), sizes[0]) for sizes in columns)

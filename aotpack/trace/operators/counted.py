@@ -1,0 +1,180 @@
+"""Sizes that data decide: which symbols of torch.export they are, and their ranges.
+
+torch gives such a size a symbol of its own, bound by the call that yields it: the number of rows of
+``nonzero``, or the number that ``n.item()`` reads. A number that is no size of a tensor and no
+integer argument stays a tensor on the device, and no call waits for it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import UnsupportedError
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
+from aotpack.stages import CountedSize, Signature, SizeCondition
+from aotpack.trace.operators.assertions import is_assertion, nearest_source, reads_number
+from aotpack.trace.operators.control import CONTROL
+from aotpack.trace.sizes import Sizes, symbols_in, unused_name
+
+_AT_DATA = frozenset({"aten.select.int"})  # their integers may be tensors on the device
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The size that a call yields: a dimension of its result, or (None) the number it reads."""
+
+    size: Var
+    output: int
+    dimension: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The calls that yield sizes, and the call behind each symbol."""
+
+    bindings: Mapping[fx.Node, tuple[Binding, ...]]
+    sources: Mapping[str, fx.Node]
+
+    def behind(self, node: fx.Node) -> Iterator[fx.Node]:
+        """The calls that yield the sizes in a node's value."""
+        for symbol in _symbols_of(node):
+            if symbol in self.sources:
+                yield self.sources[symbol]
+
+
+def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tuple[Sizes, Counted]:
+    """Name the sizes that data decide ``u0``, ``u1``, ...; no name is one of ``taken``."""
+    bindings: dict[fx.Node, tuple[Binding, ...]] = {}
+    sources: dict[str, fx.Node] = {}
+    variables = dict(sizes.variables)
+    used = _used_as_sizes(program.graph)
+    for node in program.graph.nodes:
+        for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            place = _place(node, path)
+            if place is None or (place[1] is None and str(symbol) not in used):
+                continue
+            name = unused_name(f"u{len(sources)}", taken | {v.name for v in variables.values()})
+            size = _ranged(name, program.range_constraints.get(symbol))
+            variables[str(symbol)], sources[str(symbol)] = size, node
+            bindings[node] = (*bindings.get(node, ()), Binding(size, *place))
+    found = replace(sizes, variables=variables, counted=frozenset(sources))
+    return found, Counted(bindings, sources)
+
+
+def with_counted(
+    signature: Signature, graph: fx.Graph, sizes: Sizes, counted: Counted, live: set[fx.Node]
+) -> Signature:
+    """The signature with the sizes that the ``live`` calls yield, and the conditions on them."""
+    found = tuple(
+        CountedSize(binding.size, _described(node))
+        for node, bindings in counted.bindings.items()
+        if node in live
+        for binding in bindings
+    )
+    conditions = _conditions(graph, sizes, counted, live)
+    return replace(signature, counted=found, conditions=conditions)
+
+
+def _conditions(
+    graph: fx.Graph, sizes: Sizes, counted: Counted, live: set[fx.Node]
+) -> tuple[SizeCondition, ...]:
+    """What the program asserts of the sizes that ``live`` calls yield, beside their ranges."""
+    found: dict[Int, SizeCondition] = {}
+    for node in graph.nodes:
+        if not is_assertion(node) or not isinstance(node.args[0], fx.Node):
+            continue
+        value = node.args[0].meta.get("val")
+        known = [counted.sources[one] for one in symbols_in(value) & sizes.counted]
+        if isinstance(value, torch.SymBool) and known and live.issuperset(known):
+            holds = sizes.truth(value)
+            if holds.constant != 1 and sizes.knows(value):
+                made = SizeCondition(holds, sizes.stated(value), _described(node))
+                found.setdefault(holds, made)
+    return (*found.values(), *_dimensions(sizes, counted, live))
+
+
+def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[SizeCondition]:
+    """Results whose dimension torch expresses by other sizes, which an assertion made equal."""
+    for node, found in counted.bindings.items():
+        for binding in found if node in live else ():
+            if binding.dimension is None:
+                continue
+            values = node.meta["val"]
+            value = values[binding.output] if isinstance(values, (tuple, list)) else values
+            shown = sizes.convert(value.shape[binding.dimension])
+            if shown != Int.of(binding.size):
+                yield SizeCondition(
+                    sizes.equal(Int.of(binding.size), shown),
+                    f"{binding.size} == {shown}",
+                    _described(node),
+                )
+
+
+def _described(node: fx.Node) -> str:
+    source = nearest_source(node)
+    return f"{node.target} at {source}" if source else str(node.target)
+
+
+def _place(node: fx.Node, path: Any) -> tuple[int, int | None] | None:
+    """(result, dimension) of a binding; None for one that is no size of a call's result."""
+    if node.target in CONTROL or node.op != "call_function":
+        return None
+    keys = [getattr(key, "idx", getattr(key, "name", None)) for key in path]
+    if not keys:
+        return (0, None) if reads_number(node) else None
+    output = keys.pop(0) if len(keys) == 3 else 0
+    if len(keys) != 2 or keys[0] != "size":
+        return None
+    dimension = keys[1]
+    if not isinstance(output, int) or not isinstance(dimension, int):
+        return None
+    return output, dimension
+
+
+def _ranged(name: str, bounds: Any) -> Var:
+    """The variable; a range without ends is that of sizes."""
+    low = int(bounds.lower) if bounds is not None and bounds.lower.is_Integer else -LARGEST_SIZE
+    high = int(bounds.upper) if bounds is not None and bounds.upper.is_Integer else LARGEST_SIZE
+    low, high = max(low, -LARGEST_SIZE), min(high, LARGEST_SIZE)
+    if low > high:
+        raise UnsupportedError(f"the size {name} is asserted to be from {low} to {high}")
+    return Var(name, low, high)
+
+
+def _used_as_sizes(graph: fx.Graph) -> set[str]:
+    """The symbols in shapes of tensors, and in integer arguments of calls that yield tensors."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target in CONTROL:
+            continue
+        value = node.meta.get("val")
+        tensors = [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+        for tensor in tensors:
+            found.update(*map(symbols_in, tensor.shape))
+        if tensors and str(node.target) not in _AT_DATA:
+            found.update(*map(_symbols_of, _integer_arguments(node)))
+    return found
+
+
+def _integer_arguments(node: fx.Node) -> Iterator[fx.Node]:
+    """The numbers that a call takes where its schema has integers."""
+    schema = getattr(node.target, "_schema", None)
+    for declared, given in zip(schema.arguments if schema else (), node.args, strict=False):
+        if "int" in str(declared.type):
+            yield from (one for one in pytree.tree_leaves(given) if isinstance(one, fx.Node))
+
+
+def _symbols_of(node: fx.Node) -> set[str]:
+    """The symbols in a node's number, or in the shapes of its tensors."""
+    found: set[str] = set()
+    for value in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(value, torch.Tensor):
+            found.update(*map(symbols_in, value.shape))
+        else:
+            found |= symbols_in(value)
+    return found

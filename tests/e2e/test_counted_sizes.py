@@ -1,0 +1,139 @@
+"""Sizes that data decide: every oracle gives eager's answer at no element, some and all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import aotpack
+from aotpack.errors import AotpackError
+from aotpack.runtime.errors import AssertionFailed
+
+from .models import Function
+from .oracle import agree, compile_all
+
+torch.manual_seed(0)
+X = torch.randn(4, 6)
+ROWS = torch.tensor([True, False, True, True])
+
+
+def number(n: torch.Tensor, most: int) -> Any:
+    """A number as a size that torch accepts."""
+    k = n.item()
+    torch._check(k >= 0)
+    torch._check(k <= most)
+    return k
+
+
+def selections(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    """Two reads that are ready together, and pointwise work behind them."""
+    return x[x > 0] * 2 + 1, x[rows].relu(), torch.where(rows)[0], x + 1
+
+
+def positions(x: torch.Tensor) -> Any:
+    return x.nonzero(), torch.masked_select(x, x[0] > 0).sum(), x[:, x[0] > 0].softmax(1)
+
+
+def behind_each_other(x: torch.Tensor) -> Any:
+    """A selection of a selection: one read waits for the other."""
+    y = x[x > 0] * 2
+    z = y[y < 1] + 1
+    return z, y.sum(), z.softmax(0), x.relu()
+
+
+def slices(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = number(n, 4)
+    return x[:k] * k, torch.arange(k) * 2, x[:k].sum(0), torch.zeros(k, 3)
+
+
+def products(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    """A product over counted rows, put back where they came from."""
+    chosen = x[rows] @ x.new_ones(6, 5)
+    return x.new_zeros(4, 5).index_put((rows.nonzero()[:, 0],), chosen)
+
+
+NONE, ALL = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
+CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
+    (selections, [(X, ROWS), (X.abs(), ALL), (-X.abs(), NONE), (X, NONE)]),
+    (positions, [(X,), (X.abs() + 1,), (torch.zeros(4, 6),)]),
+    (behind_each_other, [(X,), (X.abs(),), (X * 0,), (X,)]),
+    (slices, [(X, torch.tensor(k)) for k in (2, 0, 1, 4)]),
+    (products, [(X, ROWS), (X, NONE), (X, ALL)]),
+]
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize(("function", "calls"), CASES, ids=lambda v: getattr(v, "__name__", ""))
+def test_targets_agree(function: Callable[..., Any], calls: list[tuple[torch.Tensor, ...]]) -> None:
+    compiled = compile_all(Function(function, len(calls[0])), calls[0])
+    for call in calls:
+        agree(compiled, call)
+
+
+@pytest.mark.row("S:A13")
+def test_dynamic_inputs_beside_counted_sizes() -> None:
+    def chosen(x: torch.Tensor) -> Any:
+        y = x[x[:, 0] > 0]
+        return y * 2, y.sum(0)
+
+    shapes = ({0: Dim("rows", min=1, max=64)},)
+    compiled = compile_all(Function(chosen, 1), (torch.randn(6, 3),), dynamic_shapes=shapes)
+    for rows in (1, 6, 64):
+        agree(compiled, (torch.randn(rows, 3),))
+
+
+@pytest.mark.row("S:A13")
+def test_what_a_package_says_of_them() -> None:
+    model = aotpack.compile(Function(lambda x: x[x > 0], 1), (X,), target="cpu")
+    assert "-> float32[u0]\n  u0 in 0 to 24, as the data say" in str(model.signature)
+    (output,) = model.outputs
+    assert output.shape == ("u0",) and "u0 in 0 to 24" in repr(output)
+    assert model.memory >= 24 * 4
+    found = model(X.numpy())
+    np.testing.assert_array_equal(found, X.numpy()[X.numpy() > 0])
+
+
+class Pieces(nn.Module):
+    """The sums of pieces of counted lengths, which fill the rows."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
+        sizes = n.tolist()
+        for size in sizes:
+            torch._check(size >= 0)
+        return [piece.sum(0) for piece in x.split(sizes)]
+
+
+@pytest.mark.row("S:A13")
+def test_sizes_outside_of_their_ranges_and_conditions() -> None:
+    model = aotpack.compile(Pieces(), (X, torch.tensor([1, 1, 2])), target="cpu")
+    for sizes, message in (
+        (
+            [5, 0, -1],
+            r"size u0 5; accepted: 0 to 4\n  .*dense.default at .*py:\d+: sizes = n.tolist",
+        ),
+        ([0, 0, -1], "size u2 -1; accepted: 0 to 4"),
+        ([1, 1, 1], r"u0 = 1, u1 = 1, u2 = 1; accepted: sizes with u0 \+ u1 \+ u2 == 4"),
+    ):
+        with pytest.raises(AssertionFailed, match=message):
+            model(X, torch.tensor(sizes))
+        torch.testing.assert_close(model(X, torch.tensor([0, 4, 0]))[1], X.sum(0))
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x[x[:, 0] > 0, x[0] > 0], "two masks, or one without dimensions"),
+        (
+            lambda x: torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,)),
+            r"a size \(u\d+\) depends on the data",
+        ),
+    ],
+)
+def test_refuses(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(AotpackError, match=message):
+        aotpack.compile(Function(function, 1), (X,), target="cpu")
