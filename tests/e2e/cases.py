@@ -140,7 +140,17 @@ POINTWISE = [
         lambda: (torch.ones(3),) * 2,
         calls=(lambda: drawn((t(3), t(3))),),
     ),
-    fn("parts", lambda x: (*torch.frexp(x), torch.nextafter(x, -x), torch.fmax(x, 1 / x)), t(17)),
+    fn(
+        "parts",
+        lambda x, y: (
+            *torch.frexp(x),
+            torch.nextafter(x, -x),
+            torch.fmax(x, 1 / x),
+            torch.ldexp(x * 1e-30, 130 + y),
+        ),
+        t(17),
+        t(17, dtype=I64),
+    ),
     fn(
         "special",
         lambda x: (

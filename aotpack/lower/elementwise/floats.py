@@ -3,6 +3,7 @@
 import math
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.ops.opinfo import TWINS
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index
 from aotpack.lower.elementwise.activation import elementwise
@@ -20,6 +21,8 @@ LEAST_EXPONENT = {
     DType.FLOAT64: -1074,
 }
 """Of the smallest number."""
+_EXPONENTS = {DType.FLOAT32: (-126, 127, 23), DType.FLOAT64: (-1022, 1023, 52)}
+"""Of the least and the largest normal number; the bits behind the exponent's."""
 
 
 def _power_of_two(exponent: Value) -> Value:
@@ -29,11 +32,20 @@ def _power_of_two(exponent: Value) -> Value:
 
 
 def scaled(x: Value, exponent: Value) -> Value:
-    """``x * 2**exponent`` for a whole exponent, without overflow on the way."""
-    third = apply("trunc", apply("div", exponent, 3.0))
-    rest = apply("sub", exponent, apply("mul", third, 2.0))
-    for part in (third, third, rest):
-        x = apply("mul", x, apply("exp2", part))
+    """``x * 2**exponent`` for a whole exponent, rounded once.
+
+    The last of three factors takes as much of the exponent as it can. So where one before it
+    overflows, loses digits or becomes 0, the result is infinite or 0.
+    """
+    low, high, digits = _EXPONENTS[x.dtype]
+    parts = []
+    for _ in range(3):
+        part = apply("maximum", apply("minimum", exponent, float(high)), float(low))
+        parts.append(part)
+        exponent = apply("sub", exponent, part)
+    for part in reversed(parts):
+        biased = cast(apply("add", part, float(high)), TWINS[x.dtype])
+        x = apply("mul", x, apply("bits", apply("shift_left", biased, digits)))
     return x
 
 
@@ -65,6 +77,21 @@ def frexp(c: Context, self: Ref) -> None:
 
     c.pointwise(c.result(0), lambda index: parts(index)[0])
     c.pointwise(c.result(1), lambda index: cast(parts(index)[1], DType.INT32))
+
+
+@lowering("aten.ldexp.Tensor")
+def ldexp(c: Context, self: Ref, other: Ref) -> None:
+    """Exact for a float and integers; else the product with the power, as in torch."""
+    common, exponents = result_dtype(c), c.dtype(other)
+    is_exact = c.dtype(self).is_float and exponents.facts.kind in ("int", "uint")
+
+    def value(index: Index) -> Value:
+        x, exponent = c.operand(self, index, common), c.operand(other, index, common)
+        if is_exact:
+            return scaled(x, exponent)
+        return apply("mul", x, apply("pow", constant(2.0, common), exponent))
+
+    c.pointwise(c.result(), value)
 
 
 @lowering("aten.nextafter.default")

@@ -1,7 +1,8 @@
 """Reference implementations for operators that cannot serve as their own float64 reference.
 
-Some reject float64. Others do not define which of equal elements they return: a package returns the
-first in a stable order, and for mode the last of the most frequent.
+Some reject float64, or read less than they are given. Others do not define which of equal elements
+they return: a package returns the first in a stable order, and for mode the last of the most
+frequent.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import torch
 from aotpack.trace.golden.exceptional import EXCEPTIONAL
 
 _ATEN = torch.ops.aten
+_FAR = 2**20  # as an exponent, beyond all floats
 
 
 def _scaled_product(
@@ -29,6 +31,13 @@ def _grouped_product(x: Any, matrices: Any, offs: Any = None, *_: Any) -> Any:
         product[start:end] = x[start:end] @ matrix
         start = end
     return product
+
+
+def _scaled(x: Any, exponent: Any) -> Any:
+    """Reads all of an exponent; eager takes its last 32 bits."""
+    if not exponent.is_floating_point() and exponent.dtype is not torch.bool:
+        exponent = exponent.long().clamp(-_FAR, _FAR)
+    return torch.ldexp(x, exponent)
 
 
 def _sorted(x: Any, dim: int = -1, descending: bool = False, *, stable: Any = None) -> Any:
@@ -86,6 +95,7 @@ def _picked(x: Any, place: Any, dim: int, keepdim: bool) -> Any:
 MEANINGS: Mapping[Any, Callable[..., Any]] = {
     _ATEN._scaled_mm.default: _scaled_product,
     _ATEN._grouped_mm.default: _grouped_product,
+    _ATEN.ldexp.Tensor: _scaled,
     _ATEN.sort.default: _sorted,
     _ATEN.sort.stable: _sorted,
     _ATEN.argsort.default: _order,

@@ -31,11 +31,31 @@ def test_mantissa_and_exponent_are_exact(dtype: torch.dtype) -> None:
     assert torch.equal(ours[1][finite], eager[1][finite])
 
 
+EXPONENTS = [0, 1, -1, 24, -24, 127, 128, 150, -126, -127, -150, 200, -300, 1100, -1100, 2**31 - 1]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("exponents", [torch.int32, torch.int64, torch.int8, torch.uint8], ids=str)
+def test_a_power_of_two_scales_exactly(dtype: torch.dtype, exponents: torch.dtype) -> None:
+    x = torch.cat([POINTS, torch.tensor([1.5 * TINY, 3.1e-30])]).to(dtype)
+    y = torch.tensor(EXPONENTS).clamp(*_ends(exponents)).to(exponents)[:, None]
+    (ours,), (eager,) = call("aten.ldexp.Tensor", x, y)
+    assert torch.equal(ours.to(dtype).nan_to_num(7), eager.nan_to_num(7))
+
+
+def _ends(dtype: torch.dtype) -> tuple[int, int]:
+    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
+
+
 CASES = [
     case("fmax.default", POINTS, POINTS.roll(3)),
     case("fmin.default", POINTS, POINTS.roll(2)),
     case("fmax.default", ints(4), ints(4)),
     case("fmin.default", floats(3) > 0, floats(3) > 0),
+    case("ldexp.Tensor", POINTS, POINTS.roll(4) / 3),
+    case("ldexp.Tensor", POINTS.half(), POINTS.roll(4).half()),
+    case("ldexp.Tensor", ints(5), torch.tensor([3, 0, 200, -200, 1])),
+    case("ldexp.Tensor", ints(5), ints(5) > 0),
     case("angle.default", POINTS),
     case("angle.default", ints(5)),
 ]
