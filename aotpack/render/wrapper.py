@@ -29,7 +29,7 @@ WRAPPER_NAMES = Reserved(
 
 def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
     """The text of ``wrapper.py``."""
-    weights = tuple(plan.weights for plan in plans if plan.weights is not None)
+    weights = _weight_plans(plans)
     every = (*plans, *weights)
     choices = [choice for plan in every for choice in _choices(plan.steps)]
     forms = [launched for choice in choices for form in choice.forms for launched in form]
@@ -55,6 +55,14 @@ def _output(spec: TensorSpec, signature: Signature) -> str:
     counted = {one.size for one in signature.counted}
     waits = any(counted.intersection(size.leaves()) for size in spec.shape)
     return "None" if waits else _tuple(spec.shape)
+
+
+def _weight_plans(plans: tuple[LaunchPlan, ...]) -> tuple[LaunchPlan, ...]:
+    """The plans that compute derived weights, without launches for architectures without any."""
+    if all(plan.weights is None for plan in plans):
+        return ()
+    nothing = Schedule(Program((), {}, (), (), (), ()), (), {}, ())
+    return tuple(plan.weights or LaunchPlan(nothing, (), plan.targets) for plan in plans)
 
 
 def _plans(plans: tuple[LaunchPlan, ...], signature: Signature) -> tuple[PlanContext, ...]:
@@ -236,7 +244,7 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     names = {name: name for name in (*program.inputs, *program.weights)}
     names |= {packed.name: packed.parts[0] for packed in program.packed}
     outputs = {name: name for name in schedule.given}
-    if not outputs:
+    if program.outputs and not outputs:
         given = zip(program.outputs, signature.outputs, strict=True)
         outputs = {name: output.name for name, output in given}
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}

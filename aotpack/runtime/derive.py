@@ -39,10 +39,15 @@ class WeightProgram:
         """The weights that it reads."""
         return self.reads_of(self._plan)
 
+    @cached_property
+    def makes(self) -> frozenset[str]:
+        """The derived weights that it computes; those of other architectures take no memory."""
+        derived = frozenset(weight.name for weight in self._manifest.derived)
+        return derived & self._touched_by(self._plan)
+
     def reads_of(self, plan: Plan) -> frozenset[str]:
         """The weights that a part of it reads."""
-        found = frozenset[str]().union(*(self._touched(place) for place in plan.launches))
-        return found & self._weights
+        return self._touched_by(plan) & self._weights
 
     def affected(self, changed: Set[str]) -> Plan:
         """The launches to run again when weights have changed, at least.
@@ -79,6 +84,10 @@ class WeightProgram:
         finally:
             device.synchronize(None)
             arena.free()
+
+    def _touched_by(self, plan: Plan) -> frozenset[str]:
+        """The tensors that its launches take."""
+        return frozenset[str]().union(*(self._touched(place) for place in plan.launches))
 
     def _touched(self, place: Place) -> frozenset[str]:
         """The tensors that the launches of a place take; everything for a branch or loop."""

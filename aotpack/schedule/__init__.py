@@ -18,6 +18,7 @@ from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
+from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import with_staged
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
 from aotpack.schedule.tiles.row_residency import resident_rows
@@ -88,7 +89,8 @@ def _host_schedule(
     is_shared = not targets or any(target.arch == HOST for target in targets)
     if draft.options.is_host or not is_shared:
         return ()
-    if choose_strides(*made) == choose_strides(*made, is_host=True):
+    is_laid_out_alike = choose_strides(*made) == choose_strides(*made, is_host=True)
+    if is_laid_out_alike and lay_in_panels(draft.program) is draft.program:
         return ()
     options = replace(draft.options, is_host=True)
     return (ArchSchedule(HOST, HOST, replace(draft, options=options, arches="cpu").planned()),)

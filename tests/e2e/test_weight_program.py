@@ -134,7 +134,9 @@ def test_answers_are_eagers_with_any_weights(name: str) -> None:
     module = make().eval()
     x = torch.randn(*shape)
     compiled = compile_all(module, (x,))
-    assert all(len(one.manifest.derived) == count for one in compiled.models.values())
+    for model in compiled.models.values():  # panels of weights are for processors alone
+        derived = [one.name for one in model.manifest.derived]
+        assert len([name for name in derived if not name.endswith("_panels")]) == count
     if not compiled.lowered.signature.updates:
         agree(compiled, (x,))
     others = other_weights(module)

@@ -120,8 +120,12 @@ def triton_kernel(program: Program) -> str:
 
 
 def kernel_text(product: Rendered) -> str:
-    """The only text, as ``shown``. Variants for divisible sizes may share a text."""
-    texts = {shown(kernel.text) for kernel in product.kernels}
+    """The only text, as ``shown``, but for copies of weights in panels.
+
+    Variants for divisible sizes may share a text.
+    """
+    kernels = [one for one in product.kernels if not one.name.startswith("panels_")]
+    texts = {shown(kernel.text) for kernel in kernels}
     assert len(texts) == 1, f"kernels: {', '.join(kernel.name for kernel in product.kernels)}"
     return texts.pop()
 

@@ -182,7 +182,7 @@ def test_reduction_in_c(golden: Golden) -> None:
 
 def test_matmul_in_c(golden: Golden) -> None:
     product = rendered(Projection(256, 512), torch.zeros(128, 256), targets=ON_CPU)
-    golden(functions_of(kernel_text(product), "pack", "tile"), "c")
+    golden(functions_of(kernel_text(product), "tile"), "c")
 
 
 def test_decode_attention_in_c(golden: Golden) -> None:

@@ -31,9 +31,32 @@ class AxisLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class RunCopy:
+    """Copies of a factor's rows, run by run: rows ``s`` have elements ``k``, both split or not.
+
+    Lines go before all loops (``setup``), into the loops over rows of ``s``, rows of ``k``, columns
+    of ``s`` and columns of ``k``. With a ``window`` (low, high) along a run, elements are 0 outside
+    of it. ``copied`` elements are contiguous in a float32 buffer.
+    """
+
+    s_row: str
+    s_column: str
+    s_width: str
+    k_row: str
+    k_column: str
+    k_width: str
+    setup: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    value: str
+    window: tuple[str, str]
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulContext:
     """A product: columns ``v`` are packed in panels, rows ``s`` read in place or copied.
 
+    ``panels`` has the first element of panels that lie in memory as ``value`` ("" if none do).
     ``direct`` has the first element of rows read in place as ``value`` ("" if they must be copied)
     and their stride as ``width``. With ``in_pairs`` both factors are bfloat16, which some
     processors multiply in pairs; rows are read in place by these alone.
@@ -47,9 +70,10 @@ class MatmulContext:
     v_extent: str
     s_extent: str
     k_extent: str
+    panels: AxisLoop
     pack: AxisLoop
     pack_depth_inner: bool
-    rows: AxisLoop
+    rows: RunCopy
     direct: AxisLoop
     in_pairs: bool
     panel_is_inner: bool

@@ -19,6 +19,10 @@ class Derivation(Protocol):
     def reads(self) -> frozenset[str]:
         """The weights that it reads."""
 
+    @property
+    def makes(self) -> frozenset[str]:
+        """The derived weights that it computes."""
+
     def reads_of(self, plan: Plan) -> frozenset[str]:
         """The weights that a part of it reads."""
 

@@ -62,7 +62,9 @@ class Weights:
                 self._groups[-1].append(weight)
             else:
                 self._groups.append([weight])
-        self._derived = DerivedWeights(manifest.derived, device)
+        made = program.makes if program else frozenset[str]()
+        derived = [weight for weight in manifest.derived if weight.name in made]
+        self._derived = DerivedWeights(derived, device)
         self.total = self._kept_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file

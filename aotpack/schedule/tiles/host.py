@@ -12,6 +12,7 @@ from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int, Quotient, Remainder
 from aotpack.ir.values import Load, Value, walk
 from aotpack.schedule.layout import WIDEST_STEP
+from aotpack.schedule.program.weight_panels import PANEL
 
 HOST_ARCH = (0, 0)
 # Rows of a product up to which dot products are quicker than packing
@@ -37,8 +38,15 @@ def host_variants(
 
 
 def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, ...]:
-    """Dot products for few rows or columns, if the other factor is contiguous along its depth."""
+    """Dot products for few rows or columns, if the other factor is contiguous along its depth.
+
+    Weights in panels have lanes across the depth, so they are never read for dot products.
+    """
     packed = PACKED
+    if any(
+        _lies_in_panels(one, template_op.k, strides) for one in (template_op.lhs, template_op.rhs)
+    ):
+        return (packed,)
     for name, axis, other in (
         ("m", template_op.m, template_op.rhs),
         ("n", template_op.n, template_op.lhs),
@@ -56,6 +64,10 @@ def _product_variants(template_op: Matmul, strides: Strides) -> tuple[Variant, .
         if high <= 4 * FEW and not packed.others:
             packed = replace(packed, others=(few.tile,))
     return (packed,)
+
+
+def _lies_in_panels(value: Value, axis: Axis, strides: Strides) -> bool:
+    return isinstance(value, Load) and slope(dot(value.index, strides[value.buffer]), axis) == PANEL
 
 
 def _attention_variants(template_op: Attention, strides: Strides) -> tuple[Variant, ...]:

@@ -205,7 +205,8 @@ def test_the_evaluator_runs_it_first() -> None:
 
 def test_equal_copies_are_one_kernel_and_a_launch_each() -> None:
     module = nn.Sequential(nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
-    made = Build(Source(module.eval(), (torch.ones(1, 16, 8, 8),)), BuildOptions((CPU,), golden=0))
+    image = torch.ones(1, 16, 12, 12)
+    made = Build(Source(module.eval(), (image,)), BuildOptions((CPU,), golden=0))
     (weights,) = (one.weights for one in made.scheduled.schedules)
     assert weights is not None and len(weights.kernels) == 2
     names = {name for name in ("0.weight", "2.weight") if f"'{name}'" in made.rendered.wrapper}

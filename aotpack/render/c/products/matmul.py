@@ -8,11 +8,10 @@ factors are packed and read in pairs along the depth, where a processor multipli
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import Strides, points, slope
+from aotpack.ir.kernels.access import Strides, points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.render.c.contexts import AxisLoop, MatmulContext
 from aotpack.render.c.dialect import C
@@ -30,16 +29,21 @@ from aotpack.render.c.products.operand_roles import (
     choose_roles,
     count_along,
     epilogue_indices,
+    lies_in_panels,
 )
 from aotpack.render.c.products.slots import (
+    NO_LOOP,
     axis_levels,
     axis_names,
-    copied_rows,
+    copied_runs,
     direct_rows,
+    element_at,
+    is_run,
     stored,
 )
 from aotpack.render.c.products.split import indices, split
 from aotpack.render.c.window import limit_texts, window
+from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
@@ -59,8 +63,8 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
     )
     builder = tile_builder(schedule, kernel, columns, names)
     store = stored(builder, template_op, outer, columns, names)
-    pack, depth_inner = _pack(builder, template_op, plan.packed, schedule.strides)
-    rows = copied_rows(builder, template_op.batch, plan.rows, template_op.operand)
+    panels, pack, depth_inner = _packed(builder, template_op, plan.packed)
+    rows = copied_runs(builder, template_op.batch, plan.rows, template_op.operand)
     in_pairs = template_op.operand is BFLOAT16
     kind = BFLOAT16 if in_pairs else FLOAT32
     direct = direct_rows(builder, template_op.batch, plan.rows, template_op.operand, kind)
@@ -76,6 +80,7 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
         v_extent=extents[1],
         s_extent=extents[2],
         k_extent=extents[3],
+        panels=panels,
         pack=pack,
         pack_depth_inner=depth_inner,
         rows=rows,
@@ -85,6 +90,16 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
         store=store,
     )
     return context, builder
+
+
+def _packed(
+    builder: KernelBuilder, template_op: Matmul, side: Operand
+) -> tuple[AxisLoop, AxisLoop, bool]:
+    """The first element of panels that lie in memory, or how to pack them, as ``_pack``."""
+    if not lies_in_panels(side, builder.schedule):
+        return NO_LOOP, *_pack(builder, template_op, side, builder.schedule.strides)
+    names = batch_names(template_op.batch) | {side.axis: "v_first", side.depth: "k_first"}
+    return element_at(builder, names, template_op.batch, side), NO_LOOP, False
 
 
 def _pack(
@@ -110,7 +125,7 @@ def _pack(
         return walk_of(nest, builder, "v", parts, text), depth_inner
     limits = limit_texts(nest.emitter, found, "column_first", "column_end")
     inside = found.value
-    copied = isinstance(inside, Load) and _is_copied(inside, parts.column, template_op, builder)
+    copied = isinstance(inside, Load) and is_run(inside, parts.column, template_op.operand, builder)
     if copied:
         assert isinstance(inside, Load)
         pointer = builder.arguments.pointer(inside.buffer)
@@ -119,9 +134,3 @@ def _pack(
         text = factor_text(nest.emitter, inside, template_op.operand)
     walk_ = walk_of(nest, builder, "v", parts, text)
     return replace(walk_, window=limits, copied=copied), False
-
-
-def _is_copied(load: Load, axis: Axis, template_op: Matmul, builder: KernelBuilder) -> bool:
-    """True for float32 elements that are contiguous along an axis."""
-    plain = builder.arguments.dtype(load.buffer) is FLOAT32
-    return plain and template_op.operand is FLOAT32 and slope(builder.offset(load), axis) == 1

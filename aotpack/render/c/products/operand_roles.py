@@ -8,7 +8,7 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
 from aotpack.ir.values import Load, Value, walk
 from aotpack.render.c.products.split import indices, split
 
@@ -43,13 +43,30 @@ def operands_of(template_op: Matmul) -> tuple[Operand, Operand]:
 
 
 def choose_roles(schedule: Schedule, kernel: Kernel, template_op: Matmul) -> OperandRoles:
-    """The cheaper assignment of roles, in vector operations at typical sizes."""
+    """Weights that lie in panels are packed; else the cheaper roles, by operations on vectors."""
     left, right = operands_of(template_op)
     plans = [
         OperandRoles(packed, rows, _runs_along(kernel, schedule.strides, packed.axis, rows.axis))
         for packed, rows in ((left, right), (right, left))
     ]
+    for plan in plans:
+        if lies_in_panels(plan.packed, schedule):
+            return plan
     return min(plans, key=lambda plan: _cost(plan, template_op, schedule))
+
+
+def lies_in_panels(side: Operand, schedule: Schedule) -> bool:
+    """True for ``[.., axis // PANEL, depth, axis % PANEL]`` in float32, as the schedule packs."""
+    load = side.value
+    if not isinstance(load, Load) or schedule.program.buffers[load.buffer].dtype != DType.FLOAT32:
+        return False
+    offset = dot(load.index, schedule.strides[load.buffer])
+    if slope(offset, side.depth) != PANEL:
+        return False
+    lane, panel = Axis("lane", Int.of(PANEL)), Axis("panel", ceil_div(side.axis.extent, PANEL))
+    parts = offset.substitute({side.axis: Int.of(panel) * PANEL + Int.of(lane)})
+    panel_size = (side.depth.extent * PANEL).constant
+    return slope(parts, lane) == 1 and slope(parts, panel) == panel_size
 
 
 def _cost(plan: OperandRoles, template_op: Matmul, schedule: Schedule) -> int:

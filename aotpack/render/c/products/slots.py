@@ -4,21 +4,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import slope
 from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
-from aotpack.render.c.contexts import AxisLoop, Rows
+from aotpack.render.c.contexts import AxisLoop, Rows, RunCopy
 from aotpack.render.c.dialect import C
-from aotpack.render.c.products.levels import LevelRegions, factor_text, walk_of
+from aotpack.render.c.products.levels import (
+    LevelRegions,
+    extent_text,
+    factor_text,
+    walk_of,
+)
 from aotpack.render.c.products.operand_roles import Operand, row_stride
 from aotpack.render.c.products.split import Split, indices, split
-from aotpack.render.c.window import window
+from aotpack.render.c.window import limit_texts, window
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, store_results
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
+NO_LOOP = AxisLoop("", "", "", "", (), (), (), (), "")
 IN_PLACE = (DType.FLOAT32, DType.BFLOAT16)  # types of rows that need no copy
 
 
@@ -93,6 +100,58 @@ def copied_rows(
     return replace(walk_of(nest, builder, "k", parts, text), condition=conditions)
 
 
+def copied_runs(
+    builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType
+) -> RunCopy:
+    """The copy of rows in runs of the depth's last digit, for all rows of an image in turn.
+
+    A run that reaches over an edge of the image is cut there.
+    """
+    s, k = (split(axis, indices((side.value,))) for axis in (side.axis, side.depth))
+    names = batch_names(batch) | _digits(s, "s") | _digits(k, "k")
+    levels = (batch, _rows(s), _rows(k), (s.column,), (k.column,))
+    nest = LevelRegions(builder, Frame(names, {}, ()), levels)
+    value = Rewriter({**s.parts, **k.parts})(side.value)
+    found, limits = window(value, k.column), ("", "")
+    if found is not None and found.moves:
+        value, limits = found.value, limit_texts(nest.emitter, found, "begin", "end")
+    copied = isinstance(value, Load) and is_run(value, k.column, operand, builder)
+    if copied:
+        assert isinstance(value, Load)
+        pointer = builder.arguments.pointer(value.buffer)
+        text = C.address(pointer, nest.emitter.index(builder.offset(value)))
+    else:
+        text = factor_text(nest.emitter, value, operand)
+    return RunCopy(
+        s_row="s_row",
+        s_column=names[s.column],
+        s_width="" if s.width is None else extent_text(builder, s.width),
+        k_row="k_row",
+        k_column=names[k.column],
+        k_width="" if k.width is None else extent_text(builder, k.width),
+        setup=(*nest.lines(0), *nest.lines(1)),
+        lines=tuple(nest.lines(level) for level in (2, 3, 4, 5)),
+        value=text,
+        window=limits,
+        copied=copied,
+    )
+
+
+def _digits(parts: Split, letter: str) -> dict[Axis, str]:
+    column = {parts.column: f"{letter}_column"}
+    return column if parts.row is None else column | {parts.row: f"{letter}_row"}
+
+
+def _rows(parts: Split) -> tuple[Axis, ...]:
+    return () if parts.row is None else (parts.row,)
+
+
+def is_run(load: Load, axis: Axis, operand: DType, builder: KernelBuilder) -> bool:
+    """True for float32 elements that are contiguous along an axis."""
+    plain = builder.arguments.dtype(load.buffer) is DType.FLOAT32 and operand is DType.FLOAT32
+    return plain and slope(builder.offset(load), axis) == 1
+
+
 def direct_rows(
     builder: KernelBuilder, batch: tuple[Axis, ...], side: Operand, operand: DType, stored: DType
 ) -> AxisLoop:
@@ -101,13 +160,20 @@ def direct_rows(
     There is no value if they cannot be, or are not stored as ``stored``.
     """
     step = row_stride(side, builder.schedule, operand, stored)
-    names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
-    nest = LevelRegions(builder, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
     if step is None:
-        return AxisLoop("", "", "", "", (), (), (), (), "")
+        return NO_LOOP
+    names = batch_names(batch) | {side.axis: "s", side.depth: "k_first"}
+    first = element_at(builder, names, batch, side)
+    return replace(first, width=builder.emitter.index(step))
+
+
+def element_at(
+    builder: KernelBuilder, names: Mapping[Axis, str], batch: tuple[Axis, ...], side: Operand
+) -> AxisLoop:
+    """An element of a factor, and the lines before it."""
     assert isinstance(side.value, Load)
+    nest = LevelRegions(builder, Frame(names, {}, ()), (batch, (side.axis, side.depth), (), ()))
     offset = nest.emitter.index(builder.offset(side.value))
-    stride = nest.emitter.index(step)
     address = C.address(builder.arguments.pointer(side.value.buffer), offset)
     lines = tuple(line for level in range(5) for line in nest.lines(level))
-    return AxisLoop("", "", "", stride, (), (), (), lines, address)
+    return replace(NO_LOOP, lines=lines, value=address)

@@ -36,10 +36,25 @@ def test_two_factors_of_bfloat16_are_multiplied_in_pairs(dtype: torch.dtype, pai
     assert "linear_tile(" in text  # where a processor has none
 
 
-def test_the_weight_of_a_linear_layer_is_read_in_rows() -> None:
+class Transposed(nn.Module):
+    """A product of two inputs, the second one transposed."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y.T
+
+
+def test_the_longer_factor_is_read_in_rows_and_the_other_one_packed() -> None:
+    product = rendered(Transposed(), torch.zeros(64, 96), torch.zeros(800, 96), targets=(CPU,))
+    text = kernel_text(product)
+    assert "left = &y_ptr[96*s + k_first];" in functions_of(text, "tile")
+    assert "x_ptr[" in functions_of(text, "pack")
+
+
+def test_weights_lie_in_panels_and_no_call_packs_them() -> None:
     text = text_of(nn.Linear(96, 800), 64, 96)
-    assert "left = &weight_ptr[96*s + k_first];" in functions_of(text, "tile")
-    assert "input_ptr[" in functions_of(text, "pack")
+    tile = functions_of(text, "tile")
+    assert "left = &input_ptr[96*s + k_first];" in tile and "&weight_panels_ptr[" in tile
+    assert "_pack" not in text
 
 
 def inner_layer(channels: int) -> str:
@@ -54,5 +69,5 @@ def test_windows_over_many_channels_are_copied_in_runs_of_channels(
     channels: int, runs: bool
 ) -> None:
     text = inner_layer(channels)
-    assert (f"const int64_t k_row = k / {channels}, column_first" in text) is runs
-    assert ("memset(at + column_first, 0, sizeof *at * (size_t)step);" in text) is runs
+    assert (f"const int64_t k_row = k / {channels}, begin = k % {channels};" in text) is runs
+    assert (f" - 672], {channels});" in text) is runs
