@@ -27,6 +27,7 @@ from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
 from aotpack.trace.operators.decompositions import run_decompositions
+from aotpack.trace.operators.layouts import kept_layouts
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.operators.windows import restored_bases
@@ -122,6 +123,7 @@ def decompose(
             RegisteredLowerings(),
             WithoutStreams(),
             analysis,
+            kept_layouts(program),
             restored_bases(program),
             converted_copies(program),
         ):

@@ -26,7 +26,7 @@ def _laid_out(value: Any, known: Any) -> Any:
     both = isinstance(value, torch.Tensor) and isinstance(known, torch.Tensor)
     if not both or value.layout is not torch.strided or value.numel() < 2:
         return value
-    shape, strides = _numbers(known.shape), _numbers(known.stride())
+    shape, strides = known_numbers(known.shape), known_numbers(known.stride())
     if shape != tuple(value.shape) or strides is None:
         return value
     wanted = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size > 1]
@@ -36,7 +36,7 @@ def _laid_out(value: Any, known: Any) -> Any:
     return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
-def _numbers(values: Any) -> tuple[int, ...] | None:
-    """Sizes or strides of the example, None if they are not known."""
+def known_numbers(values: Any) -> tuple[int, ...] | None:
+    """Sizes or strides of the example, None if they are not known; no guard is added."""
     hints = [value if isinstance(value, int) else value.node.hint for value in values]
     return tuple(map(int, hints)) if all(hint is not None for hint in hints) else None

@@ -2,6 +2,6 @@
 
 ``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
 ``assertions``, ``counted`` (sizes that data decide), ``positions`` (index checks), ``collectives``
-(refused), ``decompositions``, ``copies``, ``windows``, ``registered`` (the user's lowerings);
-replaced while exporting: ``answers`` (checks of data), ``random``, ``streams``.
+(refused), ``decompositions``, ``copies``, ``layouts``, ``windows``, ``registered`` (the user's
+lowerings); replaced while exporting: ``answers`` (checks of data), ``random``, ``streams``.
 """

@@ -1,0 +1,93 @@
+"""Changes in place of permuted tensors: views taken afterwards are those of the old layout."""
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.lower import LOWERINGS
+from aotpack.trace import trace
+from aotpack.trace.operators.layouts import kept_layouts
+from tests.lower.oracle import check_traced
+
+X = torch.arange(-15.0, 15.0).view(2, 5, 3)
+FIRST = torch.zeros(1, 2, 3, dtype=torch.int64)
+
+CHANGES = {
+    "masked_fill_": lambda t: t.masked_fill_(t > 0, 0.5),
+    "cumsum_": lambda t: t.cumsum_(0),
+    "tril_": lambda t: t.tril_(),
+    "scatter_": lambda t: t.scatter_(0, FIRST, 1.0),
+    "scatter_add_": lambda t: t.scatter_add_(0, FIRST, torch.ones(1, 2, 3)),
+    "index_add_": lambda t: t.index_add_(0, torch.tensor([3, 1]), torch.ones(2, 2, 3)),
+    "baddbmm_": lambda t: t.baddbmm_(torch.ones(5, 2, 2), torch.ones(5, 2, 3)),
+    "twice": lambda t: t.cumsum_(1).masked_fill_(t > 3, 0.5),
+}
+
+
+class Model(nn.Module):
+    """Changes a permuted tensor, then every second element in the order of memory."""
+
+    def __init__(self, change, flat):
+        super().__init__()
+        self.change, self.flat = change, flat
+
+    def forward(self, x):
+        t = (x * 2).permute(1, 0, 2).clone()
+        self.change(t)
+        self.flat(t.permute(1, 0, 2))[::2].add_(1)
+        return t * 1, t.sum(0)
+
+
+def check(model, x, shapes=None):
+    whole = frozenset(LOWERINGS)
+    traced = trace(model, (x,), name="m", version="1", whole=whole, dynamic_shapes=shapes)
+    check_traced(traced, model, (x,))
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_view_after_a_change_is_possible(change):
+    check(Model(change, lambda t: t.view(-1)), X)
+
+
+@pytest.mark.parametrize("name", ["masked_fill_", "cumsum_"])
+def test_a_reshape_after_a_change_remains_a_view(name):
+    check(Model(CHANGES[name], lambda t: t.reshape(-1)), X)
+
+
+def test_sizes_may_be_dynamic():
+    def change(t):
+        t.masked_fill_(t > 0, 0.5)
+
+    check(Model(change, lambda t: t.view(-1)), X, {"x": {0: torch.export.Dim("rows", min=2)}})
+
+
+def test_a_base_of_a_permuted_view_keeps_its_order():
+    class Base(nn.Module):
+        def forward(self, x):
+            base = x * 2
+            base.permute(1, 0, 2).cumsum_(0)
+            base.view(-1)[::2].add_(1)
+            return base * 1
+
+    check(Base(), X)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_changed"),
+    [
+        (lambda x: x.permute(1, 0, 2).clone().masked_fill_(x[0, 0] > 0, 0.5), True),
+        (lambda x: x.permute(1, 0, 2).clone().add_(1), False),  # keeps its layout by itself
+        (lambda x: x.clone().masked_fill_(x > 0, 0.5), False),
+        (lambda x: x.permute(1, 0, 2).contiguous().cumsum_(0), False),
+        (lambda x: x.clone()[:, ::2].masked_fill_(x[:, ::2] > 0, 0.5), False),  # a part has gaps
+        (lambda x: x.permute(1, 0, 2).masked_fill(x[0, 0] > 0, 0.5), False),
+    ],
+)
+def test_programs_are_changed_only_where_a_layout_is_lost(change, is_changed):
+    module = type("Model", (nn.Module,), {"forward": lambda self, x: change(x)})()
+    program = torch.export.export(module, (X,))
+    before = str(program.graph)
+    with kept_layouts(program):
+        assert (str(program.graph) != before) == is_changed
+        assert ("copy_" in str(program.graph)) == is_changed
+    assert str(program.graph) == before
