@@ -13,7 +13,7 @@ from aotpack.ir.uses import operator_count
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.render import render
 from aotpack.schedule import schedule
-from aotpack.schedule.fusion.fuse import MAX_KERNEL_OPERATORS
+from aotpack.schedule.fusion.groups import MAX_KERNEL_OPERATORS
 from aotpack.target import parse_targets
 from tests.schedule.programs import Writer, apply, load, lowered
 from tools import bench_scaling

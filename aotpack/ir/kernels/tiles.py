@@ -116,6 +116,7 @@ class HostTile:
 Tile: TypeAlias = PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile
 MAX_ARCH = 10_000  # above all
 WARP = 32  # threads
+SHORTEST_SIDE = 16  # points; a shorter side of accesses is not worth a dimension of a tile
 
 
 @dataclass(frozen=True, slots=True)

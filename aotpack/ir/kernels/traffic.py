@@ -29,18 +29,32 @@ NO_WORK = Work(Int.of(0), Int.of(0))
 
 def work_of(kernel: Kernel, program: Program) -> Work:
     """The work of one launch."""
-    template_op = kernel.template_op
-    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
-    for access in accesses(kernel):
-        number = points(axes_in(access.index))
-        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
     moved = []
-    for (name, is_store), points_of in touched.items():
+    for (name, is_store), points_of in _touched(kernel).items():
         buffer = program.buffers[name]
         elements = minimum(product(buffer.shape), total(points_of.values()))
         again = is_store and kernel.scatter is not None  # it reads what it combines with
         moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
-    return Work(total(moved), _flops(template_op))
+    return Work(total(moved), _flops(kernel.template_op))
+
+
+def access_bytes(kernel: Kernel, program: Program) -> Int:
+    """The bytes of each access, each index apart: what is common to two kernels counts once."""
+    moved = []
+    for (name, _), points_of in _touched(kernel).items():
+        buffer = program.buffers[name]
+        for number in points_of.values():
+            moved.append(minimum(product(buffer.shape), number) * buffer.dtype.itemsize)
+    return total(moved)
+
+
+def _touched(kernel: Kernel) -> dict[tuple[str, bool], dict[tuple[Int, ...], Int]]:
+    """For each buffer that is read or stored (True), the points of each index."""
+    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
+    for access in accesses(kernel):
+        number = points(axes_in(access.index))
+        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
+    return touched
 
 
 def _flops(template_op: Matmul | Attention | None) -> Int:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import delinearize, flatten_index, linearize, points, written_index
 from aotpack.ir.kernels.kernel import Member
+from aotpack.ir.kernels.tiles import SHORTEST_SIDE
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Control, Operation, Program, loads, reads, targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.symbolic.facts import known_equal, typical
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.values import Load, Value
 from aotpack.schedule.fusion.refusal import Refusal
@@ -69,15 +70,21 @@ def always_starts(operation: Operation) -> bool:
     return isinstance(operation, (Matmul, Attention, Scatter, Foreign, Control))
 
 
-def join(group: Group, operation: Operation, program: Program) -> Group | Refusal:
-    """The group with ``operation`` added, or the reason why not."""
+def join(
+    group: Group, operation: Operation, program: Program, *, is_last: bool = False
+) -> Group | Refusal:
+    """The group with ``operation`` added, or the reason why not.
+
+    When groups are merged at last, what an operation reads may be read or made by no other member,
+    and its loops may be reordered.
+    """
     if always_starts(operation):
         return Refusal.STARTS
     if group.is_closed:
         return Refusal.CLOSED
     if isinstance(operation, (Reduction, Scan)):
-        return _join_reduction(group, operation, program)
-    return _join_pointwise(group, operation, program)
+        return _join_reduction(group, operation, program, is_last=is_last)
+    return _join_pointwise(group, operation, program, is_last=is_last)
 
 
 def _template_axes(operation: Matmul | Attention) -> tuple[Axis, ...]:
@@ -113,7 +120,19 @@ def _decode(operation: Operation, axes: tuple[Axis, ...]) -> dict[Axis, Int]:
     return binding
 
 
-def _join_reduction(group: Group, operation: Reduction | Scan, program: Program) -> Group | Refusal:
+def has_equal_loops(one: Group, other: Group) -> bool:
+    """True when two groups of loops may have the same loops, one for each row or for each point."""
+    if one.is_flat and not other.is_flat:
+        one, other = other, one
+    if one.is_flat or not other.is_flat:
+        return _same_extents(one.axes, other.axes)
+    count = points(other.axes)
+    return known_equal(count, points(one.axes)) or known_equal(count, one.axes[0].extent)
+
+
+def _join_reduction(
+    group: Group, operation: Reduction | Scan, program: Program, *, is_last: bool
+) -> Group | Refusal:
     if group.is_template:
         return Refusal.PARTIAL_ROW
     axes = _loop_axes(operation)
@@ -127,7 +146,7 @@ def _join_reduction(group: Group, operation: Reduction | Scan, program: Program)
         return Refusal.POINTS
     else:
         binding = _rename(binding, dict(zip(axes, map(Int.of, group.axes), strict=True)))
-    if not _shares(group, operation, binding):
+    if not is_last and not _shares(group, operation, binding):
         return Refusal.NOTHING_SHARED
     return _add(group, operation, binding, outer=False)
 
@@ -190,8 +209,10 @@ def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
     return linearize(axes, {axis: Int.of(axis) for axis in axes})
 
 
-def _join_pointwise(group: Group, operation: Operation, program: Program) -> Group | Refusal:
-    refusal = Refusal.POINTS
+def _join_pointwise(
+    group: Group, operation: Operation, program: Program, *, is_last: bool
+) -> Group | Refusal:
+    refusal, unshared = Refusal.POINTS, None
     for axes, outer in _spaces(group):
         binding = _bind(group, operation, axes, program)
         if binding is None:
@@ -201,9 +222,14 @@ def _join_pointwise(group: Group, operation: Operation, program: Program) -> Gro
             if isinstance(joined, Group):
                 return joined
             refusal = joined
-        elif refusal is Refusal.POINTS:
-            refusal = Refusal.NOTHING_SHARED
-    return refusal
+        else:
+            unshared = unshared or (binding, outer)
+    if unshared is not None and is_last:
+        reordered = _reordered(group, operation, program) if group.is_flat else None
+        binding, outer = (reordered, True) if reordered else unshared
+        return _add(group, operation, binding, outer=outer)
+    is_first = unshared is not None and refusal is Refusal.POINTS
+    return Refusal.NOTHING_SHARED if is_first else refusal
 
 
 def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
@@ -214,6 +240,31 @@ def _spaces(group: Group) -> list[tuple[tuple[Axis, ...], bool]]:
     if len(group.axes) == 1:
         return [(group.axes, True)]
     return [(group.axes, False), (group.axes[:1], True)]
+
+
+def _reordered(group: Group, operation: Operation, program: Program) -> Binding | None:
+    """The binding with which an operation loads a whole tensor where a member does.
+
+        y[i, j] = f(x[i, j]); z[i, j] = g(x[j, i])    ->    at i, j: y[i, j] = ...; z[j, i] = ...
+
+    None if the last axes of both directions have too few points for a tile of both.
+    """
+    assert isinstance(operation, Pointwise)
+    for load in loads(operation):
+        shape = program.buffers[load.buffer].shape
+        sides = [size for size in shape if size.constant != 1][-1:]
+        sides += [a.extent for a in operation.axes if a.extent.constant != 1][-1:]
+        if min(map(typical, sides), default=0) < SHORTEST_SIDE:
+            continue
+        for member in group.members:
+            rewrite = Rewriter(dict(member.binding))
+            for other in loads(member.operation):
+                if other.buffer == load.buffer:
+                    place = tuple(map(rewrite.index, other.index))
+                    binding = _solve(operation, load, place, shape, group.axes)
+                    if binding is not None:
+                        return binding
+    return None
 
 
 def _bind(

@@ -37,6 +37,18 @@ class GroupOrder:
             self._needs[position].add(other)
             self._needed_by[other].add(position)
 
+    def merge(self, kept: int, gone: int) -> None:
+        """Make one group of two, of which none waits for the other by way of a third."""
+        needs, needed_by = self._needs[gone], self._needed_by[gone]
+        self._needs[gone], self._needed_by[gone] = set(), set()
+        for other in needs:
+            self._needed_by[other].discard(gone)
+        for other in needed_by:
+            self._needs[other].discard(gone)
+        self.add(kept, needs)
+        for other in needed_by:
+            self.add(other, [kept])
+
     def _move(self, position: int, other: int) -> None:
         """Put ``other`` and what it needs before ``position`` and what needs that."""
         low, high = self._rank[position], self._rank[other]

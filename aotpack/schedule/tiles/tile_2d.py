@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel, unflattened
-from aotpack.ir.kernels.tiles import WARP, Tile2D
+from aotpack.ir.kernels.tiles import SHORTEST_SIDE, WARP, Tile2D
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
 from aotpack.ir.symbolic.facts import typical
@@ -23,7 +23,6 @@ from aotpack.ir.symbolic.integers import Axis, Int, Quotient, Remainder
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.tiles.row_tiles import BYTES_OF_THREAD, MOST_WARPS
 
-SHORTEST_SIDE = 16  # points; a side shorter than this is not worth a dimension of the tile
 SIDE = 64  # points, of a tile
 BAND = 16  # lines of tiles
 

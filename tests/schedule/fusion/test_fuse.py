@@ -7,12 +7,12 @@ import pytest
 
 from aotpack.ir.program import Program, targets
 from aotpack.ir.symbolic.integers import Var
-from aotpack.schedule.fusion.fuse import (
+from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.groups import (
     MAX_BUFFERS,
     MAX_KERNEL_OPERATORS,
     MAX_MEMBERS,
     MOST_TRIED,
-    fuse,
 )
 from aotpack.schedule.program.realize import realize
 from tests.schedule.programs import Writer, apply, assert_same, load, replayed, schedule_of

@@ -7,7 +7,8 @@ import pytest
 
 from aotpack.ir.kernels.kernel import why_text
 from aotpack.ir.program import Program
-from aotpack.schedule.fusion.fuse import MAX_MEMBERS, MOST_REASONS, fuse
+from aotpack.schedule.fusion.fuse import MOST_REASONS, fuse
+from aotpack.schedule.fusion.groups import MAX_MEMBERS
 from aotpack.schedule.fusion.refusal import Refusal
 from tests.schedule.fusion.test_fuse import cycle, linear_then_row_sum
 from tests.schedule.programs import Writer, apply, load, schedule_of
