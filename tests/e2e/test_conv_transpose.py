@@ -24,6 +24,8 @@ STEPS: list[Any] = [
     ("both", F.conv_transpose1d, (2, 3, 6), (3, 2, 4), 1, {"dilation": 4, "stride": 6}),
     ("mixed", F.conv_transpose1d, (2, 3, 6), (3, 2, 4), 1, {"dilation": 3, "stride": 2}),
     ("latent", F.conv_transpose2d, (2, 5, 1, 1), (5, 3, 4, 4), 1, {"stride": 1}),
+    ("inner", F.conv_transpose2d, (2, 32, 3, 4), (32, 5, 3, 3), 2, {"stride": 2, "padding": 1}),
+    ("inner_gaps", F.conv_transpose1d, (16, 5), (16, 3, 4), 1, {"stride": 3, "dilation": 2}),
     ("3d", F.conv_transpose3d, (1, 2, 3, 2, 3), (2, 3, 3, 3, 3), 1, {"stride": 2, "padding": 1}),
 ]
 CASES = [
@@ -67,11 +69,18 @@ def test_oracles_agree(case: Case) -> None:
         agree(compiled, call())
 
 
-@pytest.mark.parametrize(("stride", "padding", "kernels"), [(2, 0, 1), (1, 1, 2), (2, 1, 3)])
+@pytest.mark.parametrize(("stride", "padding", "kernels"), [(2, 0, 1), (1, 1, 1), (2, 1, 2)])
 def test_kernels_of_a_transposed_convolution(stride: int, padding: int, kernels: int) -> None:
-    """A weight that is copied, the product, and a gather unless the product stores the result."""
+    """The product, and a gather unless the product stores the result; the weight is copied once."""
     size = 3 if stride == 1 else 2 + 2 * padding
     layer = nn.Sequential(nn.ConvTranspose2d(4, 6, size, stride, padding), nn.ReLU())
     compiled = compile_all(layer, (torch.randn(1, 4, 5, 6),), targets=())
     (schedule, *_) = compiled.scheduled.schedules
     assert len(schedule.kernels) == kernels
+
+
+def test_windows_read_channels_innermost() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 32, 1), nn.ConvTranspose2d(32, 4, 4, 2, 1))
+    compiled = compile_all(layers, (torch.randn(2, 3, 5, 6),), targets=())
+    (schedule, *_) = compiled.scheduled.schedules
+    assert [int(step) for step in schedule.strides["conv2d"]] == [960, 1, 192, 32]

@@ -18,14 +18,13 @@ from itertools import product as cartesian
 from math import gcd
 
 from aotpack.ir.kernels.access import flatten_index
-from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
-from aotpack.lower.context import Context, Index, Shape, points
+from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.linalg.matmul import emit_product
-from aotpack.lower.linalg.windows import Geometry, group_axes, write_channels
+from aotpack.lower.linalg.windows import Geometry, group_axes, window_element, write_channels
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, constant, guarded, position
 from aotpack.stages import Ref
@@ -108,20 +107,31 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``[group, columns, rows] = sum over window`` of a weight and the input's windows.
+    """``[group, rows, columns] = sum over window`` of the input's windows and a weight.
 
-    Rows are items and q of each side, columns channels of the group and phases, a window
-    channels of the input's group and terms.
+    Rows are items and q of each side, columns phases and channels of the group, a window terms and
+    channels of the input's group.
     """
 
     groups: Shape
     columns: Shape
     rows: Shape
-    window: Shape
+    channels: Int
+    terms: Shape
+
+    @property
+    def depth(self) -> Int:
+        """The elements of a window."""
+        return product((self.channels, *self.terms))
+
+    def window(self, k: Int) -> tuple[Int, Index]:
+        """The channel and the terms of an element of a window."""
+        channel, *terms = window_element(k, self.channels, self.terms)
+        return channel, tuple(terms)
 
     def source(self, group: Index, channel: Int) -> Int:
         """The input channel of a group and channel."""
-        return flatten_index((*group, channel), (*self.groups, self.window[0]))
+        return flatten_index((*group, channel), (*self.groups, self.channels))
 
 
 def phased_convolution(
@@ -139,9 +149,9 @@ def phased_convolution(
     channels, per_group = c.shape(weight)[0] // geometry.groups, c.shape(weight)[1]
     parts = []
     for own in cartesian(*(side.phases() for side in sides)):
-        columns = (per_group, *(Int.of(phases.count) for phases in own))
-        window = (channels, *(Int.of(phases.terms) for phases in own))
-        form = Form(groups, columns, rows, window)
+        columns = (*(Int.of(phases.count) for phases in own), per_group)
+        terms = tuple(Int.of(phases.terms) for phases in own)
+        form = Form(groups, columns, rows, channels, terms)
         parts.append((own, form, _product(c, input, weight, form, sides, own)))
 
     def read(item: Index, group: Index, channel: Int, place: Index) -> Value:
@@ -150,9 +160,9 @@ def phased_convolution(
         row = flatten_index((*item, *found), rows)
         for own, form, total in parts:
             digits = tuple(phase - part.first for part, phase in zip(own, phases, strict=True))
-            column = flatten_index((channel, *digits), form.columns)
-            conditions = [*chain(*reached), *bounds_checks(digits, form.columns[1:])]
-            value = guarded(conditions, c.load(total, (*group, column, row)), value)
+            column = flatten_index((*digits, channel), form.columns)
+            conditions = [*chain(*reached), *bounds_checks(digits, form.columns[:-1])]
+            value = guarded(conditions, c.load(total, (*group, row, column)), value)
         return value
 
     write_channels(c, bias, groups, _digits(sides), read)
@@ -179,47 +189,41 @@ def _digits(sides: Sequence[Side]) -> list[Shape]:
 def _product(
     c: Context, input: Ref, weight: Ref, form: Form, sides: Sequence[Side], own: Sequence[Phases]
 ) -> Ref:
-    """The product of a form, stored so that the gather reads along rows."""
+    """The product of a form."""
     operand = c.dtype(input)
-    shape = (*form.groups, product(form.columns), product(form.rows))
+    shape = (*form.groups, product(form.rows), product(form.columns))
     total = c.temporary("product", operand.accumulator, shape)
     dense = _dense(c, weight, form, own)
-    dims = len(form.window) - 1
-    sizes = c.shape(input)[-dims:]
+    sizes = c.shape(input)[-len(own) :]
 
     def left(group: Index, m: Int, k: Int) -> Value:
-        return c.load(dense, (*group, m, k))
-
-    def right(group: Index, k: Int, n: Int) -> Value:
-        channel, *terms = unflatten_index(k, form.window)
-        row = unflatten_index(n, form.rows)
-        found = tuple(map(Side.source, sides, row[-dims:], terms))
-        element = c.load(input, (*row[:-dims], form.source(group, channel), *found))
+        channel, terms = form.window(k)
+        row = unflatten_index(m, form.rows)
+        found = tuple(map(Side.source, sides, row[-len(own) :], terms))
+        element = c.load(input, (*row[: -len(own)], form.source(group, channel), *found))
         return guarded(bounds_checks(found, sizes), element, constant(0, operand))
 
-    emit_product(c, total, operand, product(form.window), left, right)
+    def right(group: Index, k: Int, n: Int) -> Value:
+        return c.load(dense, (*group, n, k))
+
+    emit_product(c, total, operand, form.depth, left, right)
     return total
 
 
 def _dense(c: Context, weight: Ref, form: Form, own: Sequence[Phases]) -> Ref:
     """[group, columns, window]: the kernel at the offsets of some phases, rows along the depth.
 
-    Without this copy the product gathers the kernel for each tile. One stride needs no copy.
+    Without this copy the product gathers the kernel for each tile.
     """
-    shape = (*form.groups, product(form.columns), product(form.window))
-    dense = c.temporary("weight", c.dtype(weight), shape)
-    pairs = zip(form.window[1:], form.columns[1:], strict=True)
-    inner = (form.columns[0], *chain(*pairs))
-    axes = c.axes("i", (*form.groups, product(inner), form.window[0]))
-    *group, rest, channel = points(axes)
-    column, *digits = unflatten_index(rest, inner)
-    terms, phases = digits[::2], digits[1::2]
-    offsets = map(Phases.offset, own, phases, terms)
-    value = c.load(weight, (form.source(tuple(group), channel), column, *offsets))
-    index = (
-        *group,
-        flatten_index((column, *phases), form.columns),
-        flatten_index((channel, *terms), form.window),
-    )
-    c.builder.append(Pointwise(c.computed(dense), axes, value, index, c.origin))
+    shape = (*form.groups, product(form.columns), form.depth)
+    dense = c.temporary("weight", c.dtype(weight), shape, unfusable=True)
+
+    def element(index: Index) -> Value:
+        *group, column, k = index
+        channel, terms = form.window(k)
+        *phases, out = unflatten_index(column, form.columns)
+        offsets = map(Phases.offset, own, phases, terms)
+        return c.load(weight, (form.source(tuple(group), channel), out, *offsets))
+
+    c.pointwise(dense, element)
     return dense

@@ -13,20 +13,25 @@ from collections.abc import Callable
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import range_checks
-from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty, points
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.conv_transpose import phased_convolution
 from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES, emit_product
-from aotpack.lower.linalg.windows import Geometry, Steps, group_axes, spread, write_channels
+from aotpack.lower.linalg.windows import (
+    Geometry,
+    Steps,
+    group_axes,
+    has_inner_channels,
+    spread,
+    window_element,
+    write_channels,
+)
 from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
-
-LEAST_CHANNELS = 16  # of an inner digit: a step of a matrix unit
 
 
 @lowering("aten.convolution.default")
@@ -80,18 +85,11 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
     total = c.temporary("product", operand.accumulator, shape)
-    is_inner = known_multiple(channels, LEAST_CHANNELS) and product(kernel).constant != 1
-    factor = _reordered(c, weight) if is_inner else weight
-
-    def window(k: Int) -> Index:
-        """The channel and the offsets of a step."""
-        if is_inner:
-            *offsets, channel = unflatten_index(k, (*kernel, channels))
-            return (channel, *offsets)
-        return unflatten_index(k, (channels, *kernel))
+    is_moved = has_inner_channels(channels) and product(kernel).constant != 1
+    factor = _reordered(c, weight) if is_moved else weight
 
     def left(group: Index, m: Int, k: Int) -> Value:
-        channel, *offsets = window(k)
+        channel, *offsets = window_element(k, channels, tuple(kernel))
         place = unflatten_index(m, rows)
         source = flatten_index((*group, channel), (*groups, channels))
         conditions, element = _element(c, input, geometry, place, source, tuple(offsets))
@@ -99,7 +97,7 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
 
     def right(group: Index, k: Int, n: Int) -> Value:
         out = flatten_index((*group, n), (*groups, per_group))
-        return c.load(factor, (out, *window(k)))
+        return c.load(factor, (out, *window_element(k, channels, tuple(kernel))))
 
     def read(item: Index, group: Index, own: Int, place: Index) -> Value:
         return c.load(total, (*group, flatten_index((*item, *place), rows), own))

@@ -6,13 +6,16 @@ from itertools import chain, islice
 
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
+from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape, points
+from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast
 from aotpack.stages import Ref
 
 Steps = tuple[int, ...]
+LEAST_CHANNELS = 16  # of an inner digit: a step of a matrix unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,19 @@ def spread(steps: Steps | int, dims: int) -> Steps:
     """Expand one number to all dimensions; a tuple is unchanged."""
     given = steps if isinstance(steps, tuple) else (steps,)
     return given * dims if len(given) == 1 else given
+
+
+def has_inner_channels(channels: Int) -> bool:
+    """True for many channels: they are the inner digit of a window, so a step reads neighbours."""
+    return known_multiple(channels, LEAST_CHANNELS)
+
+
+def window_element(k: Int, channels: Int, kernel: Shape) -> Index:
+    """The channel of a group and the offsets in the kernel of an element of a window."""
+    if has_inner_channels(channels):
+        *offsets, channel = unflatten_index(k, (*kernel, channels))
+        return (channel, *offsets)
+    return unflatten_index(k, (channels, *kernel))
 
 
 def group_axes(geometry: Geometry) -> Shape:
