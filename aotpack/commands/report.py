@@ -31,7 +31,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         ("package", f"{signature.name} {signature.version}"),
         ("built by", ", ".join(filter(None, (f"aotpack {manifest.aotpack}", compilers)))),
         ("targets", ", ".join(manifest.targets)),
-        *(("size", str(size)) for size in signature.sizes),
+        *(("size", str(size)) for size in (*signature.sizes, *signature.counted)),
         *_tensors("input", signature.paths, signature.inputs),
         *_tensors("output", signature.labels, signature.outputs),
         *(("assertion", one.message) for one in signature.assertions),
@@ -59,7 +59,7 @@ def kernel_tables(
     """
     gpu, host = [], []
     for name, kernel in manifest.kernels.items():
-        moved = str(kernel.moved.evaluate(sizes))
+        moved = _moved(kernel, sizes)
         for target, b in kernel.binaries.items():
             if target == str(CPU):
                 host.append((target, name, str(host_bytes.get(name, "-")), moved))
@@ -74,11 +74,18 @@ def kernel_tables(
     )
 
 
+def _moved(kernel: Kernel, sizes: Mapping[str, int]) -> str:
+    """The bytes of a launch; "-" where data decide them."""
+    return str(kernel.moved.evaluate(sizes)) if sizes.keys() >= {*kernel.moved.names} else "-"
+
+
 def _cells(row: Sequence[str]) -> tuple[Cell, ...]:
     return tuple(Cell(text, text.replace(".", "", 1).isdecimal()) for text in row)
 
 
 def _microseconds(kernel: Kernel, target: str, sizes: Mapping[str, int]) -> str:
+    if not sizes.keys() >= {*kernel.moved.names, *kernel.flops.names}:
+        return "-"
     work = kernel.moved.evaluate(sizes), kernel.flops.evaluate(sizes)
     return (
         f"{estimate(*work, GPUS[int(target.rpartition('_')[2])]):.1f}"

@@ -30,6 +30,7 @@ from aotpack.lower.indexing import (
     histogram,
     index_put,
     nonzero,
+    repeats,
     scatter,
     search,
     segments,

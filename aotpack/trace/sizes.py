@@ -84,6 +84,10 @@ class Sizes:
         """A condition on sizes as 1 or 0."""
         return self._truth(value.node.expr)
 
+    def is_less(self, a: Int, b: Int) -> Int:
+        """1 where one size is less than another, else 0."""
+        return _is_less(a, b)
+
     def equal(self, a: Int, b: Int) -> Int:
         """1 where two sizes are equal, else 0."""
         return _COMPARISONS["Equality"](a, b)

@@ -56,12 +56,55 @@ def products(x: torch.Tensor, rows: torch.Tensor) -> Any:
     return x.new_zeros(4, 5).index_put((rows.nonzero()[:, 0],), chosen)
 
 
+def repeats(n: torch.Tensor, x: torch.Tensor) -> Any:
+    """Lengths that are counted, repeated and summed; two of them have no bound."""
+    return (
+        torch.repeat_interleave(x, n, dim=0) * 2,
+        torch.bincount(n, minlength=2),
+        torch.bincount(n, weights=x[:, 0]),
+    )
+
+
+def distinct(n: torch.Tensor) -> Any:
+    return (
+        *torch.unique(n, return_inverse=True, return_counts=True),
+        *torch.unique_consecutive(n.reshape(-1), return_counts=True),
+    )
+
+
+def experts(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Tokens sorted by expert, in pieces of counted lengths, and back."""
+    order = chosen.argsort(stable=True)
+    counts = torch.bincount(chosen, minlength=3)[:3].tolist()
+    for count in counts:
+        torch._check(count >= 0)
+    pieces = x[order].split(counts)
+    made = torch.cat([(piece * (k + 1)).relu() for k, piece in enumerate(pieces)])
+    return torch.zeros_like(made).index_copy(0, order, made)
+
+
+def ends(x: torch.Tensor, n: torch.Tensor) -> Any:
+    """Slices as in Python: ends count from the end, and may lie outside."""
+    return x[: n.item()] * 2, x[n.item() :].sum(0)
+
+
+def rows_in_place(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[rows] = x[rows] * 2 + x[0]
+    return y
+
+
 NONE, ALL = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
 CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (selections, [(X, ROWS), (X.abs(), ALL), (-X.abs(), NONE), (X, NONE)]),
     (positions, [(X,), (X.abs() + 1,), (torch.zeros(4, 6),)]),
     (behind_each_other, [(X,), (X.abs(),), (X * 0,), (X,)]),
     (slices, [(X, torch.tensor(k)) for k in (2, 0, 1, 4)]),
+    (repeats, [(torch.tensor(n), X) for n in ([1, 0, 3, 2], [0, 0, 0, 0], [9, 1, 0, 2])]),
+    (distinct, [(torch.tensor(n),) for n in ([[2, 0], [0, 2]], [[1, 1], [1, 1]])]),
+    (experts, [(X, torch.tensor(n)) for n in ([2, 0, 1, 0], [1, 1, 1, 1])]),
+    (ends, [(X, torch.tensor(k)) for k in (1, -1, 0, 9, -9)]),
+    (rows_in_place, [(X, ROWS), (X, NONE), (X, ALL)]),
     (products, [(X, ROWS), (X, NONE), (X, ALL)]),
 ]
 
@@ -72,6 +115,18 @@ def test_targets_agree(function: Callable[..., Any], calls: list[tuple[torch.Ten
     compiled = compile_all(Function(function, len(calls[0])), calls[0])
     for call in calls:
         agree(compiled, call)
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize(
+    "function", [torch.repeat_interleave, torch.bincount], ids=lambda f: f.__name__
+)
+def test_negative_numbers_are_refused(function: Callable[..., Any]) -> None:
+    model = aotpack.compile(Function(function, 1), (torch.tensor([1, 2]),), target="cpu")
+    with pytest.raises(AssertionFailed, match="the data make the size u0 -1; accepted: 0 to"):
+        model(torch.tensor([3, -1]))
+    found = torch.tensor([3, 0])
+    assert torch.equal(model(found), function(found))
 
 
 @pytest.mark.row("S:A13")

@@ -1,6 +1,7 @@
 """Results with as many elements as data say: nonzero, masked selection, numbers that are sizes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.rewrite import as_index
@@ -29,34 +30,58 @@ def read_size(c: Context, a: Ref) -> None:
     c.count(count, Int.of(c.node.counts[0].high))
 
 
-def chosen_positions(
-    c: Context, shape: Shape, is_chosen: Callable[[Index], Value], size: Int
-) -> Callable[[Int], Index]:
-    """The index of each chosen element of a shape, in row-major order; ``size`` is their count.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Elements of a row: a running count of them, and the places of all ``size`` of them."""
 
-    A running count of the chosen elements is the number of each; behind the read of the last one,
-    each element writes its position to its number. torch counts equal masks once: another call
-    reads the size then.
+    c: Context
+    row: Ref
+    places: Ref
+    numel: Int
+    size: Int
+
+    def place(self, number: Int) -> Int:
+        """The place of a chosen element."""
+        return as_index(self.c.load(self.places, (number,)), self.numel)
+
+    def number(self, place: Int) -> Value:
+        """The number of the last chosen element up to a place; -1 for none."""
+        return apply("sub", self.c.load(self.row, (place,)), 1)
+
+
+def choose(c: Context, numel: Int, flag: Callable[[Int], Value], size: Int) -> Chosen:
+    """The places in [0, numel) with a flag, in order.
+
+    A running count of the flags is the number of each; behind the read of the last one, each place
+    is written to its number. torch counts equal masks once: another call reads the ``size`` then.
     """
-    numel = product(shape)
     row = c.temporary("row", DType.INT64, (numel,))
-
-    def flag(flat: Int) -> Value:
-        return cast(is_chosen(unflatten_index(flat, shape)), DType.BOOL)
-
     c.scan((row,), "sum", 0, lambda index: cast(flag(index[0]), DType.INT64))
     if c.node.counts:
         size = c.count(_last(c, row, numel), numel)
     start = c.temporary("start", DType.INT64, (size,))
     c.pointwise(start, lambda index: constant(0, DType.INT64))
+    places = c.temporary("places", DType.INT64, (size,))
+    found = Chosen(c, row, places, numel, size)
 
     def place(point: Index) -> Index:
-        number = apply("sub", c.load(row, point), 1)
-        return (target_from(where(flag(point[0]), number, position(size)), size),)
+        number = where(flag(point[0]), found.number(point[0]), position(size))
+        return (target_from(number, size),)
 
-    found = c.temporary("positions", DType.INT64, (size,))
-    c.scatter(found, start, "set", (numel,), place, lambda point: position(point[0]))
-    return lambda number: unflatten_index(as_index(c.load(found, (number,)), numel), shape)
+    c.scatter(places, start, "set", (numel,), place, lambda point: position(point[0]))
+    return found
+
+
+def chosen_positions(
+    c: Context, shape: Shape, is_chosen: Callable[[Index], Value], size: Int
+) -> Callable[[Int], Index]:
+    """The index of each chosen element of a shape, in row-major order; ``size`` is their count."""
+
+    def flag(flat: Int) -> Value:
+        return cast(is_chosen(unflatten_index(flat, shape)), DType.BOOL)
+
+    found = choose(c, product(shape), flag, size)
+    return lambda number: unflatten_index(found.place(number), shape)
 
 
 def _last(c: Context, row: Ref, numel: Int) -> Ref:

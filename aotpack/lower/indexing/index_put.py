@@ -63,28 +63,38 @@ def _points(c: Context, self: Ref, given: dict[int, Ref]) -> Points:
 
 
 def _put_mask(c: Context, self: Ref, dim: int, mask: Ref, values: Ref, accumulate: bool) -> None:
-    """Values that broadcast over the mask are written by a select."""
+    """A select of the old elements and the new ones, of which each True has its own or all one."""
     end = dim + c.rank(mask)
     after = c.rank(self) - end
     count = c.shape(values)[-1 - after] if c.rank(values) > after else Int.of(1)
-    if count.constant != 1:
-        if accumulate or c.rank(mask) != c.rank(self):
-            raise CannotLower(
-                f"the mask of dimension {dim} chooses {count} values, one for each True; a value "
-                "for all, or a mask of every dimension without accumulation, is accepted"
-            )
-        masked_scatter(c, self, mask, values)
-        return
+    rank = None if count.constant == 1 else _ranks(c, mask)
     dtype = c.dtype(self).compute
 
     def value(index: Index) -> Value:
         old = c.load(self, index)
-        new = cast(c.broadcast(values, (*index[:dim], Int.of(0), *index[end:])), dtype)
+        number = Int.of(0)
+        if rank is not None:
+            at = flatten_index(index[dim:end], c.shape(mask))
+            number = index_from(apply("sub", c.load(rank, (at,)), 1), count)
+        new = cast(c.broadcast(values, (*index[:dim], number, *index[end:])), dtype)
         if accumulate:
             new = apply("logical_or" if dtype is DType.BOOL else "add", old, new)
-        return where(cast(c.load(mask, index[dim:end]), DType.BOOL), new, old)
+        chosen = cast(c.load(mask, index[dim:end]), DType.BOOL)
+        return where(chosen, new, old) if rank is None else guarded([chosen], new, old)
 
     c.pointwise(c.result(), value)
+
+
+def _ranks(c: Context, mask: Ref) -> Ref:
+    """A running count of the elements where a mask holds."""
+    shape = c.shape(mask)
+    rank = c.temporary("rank", DType.INT64, (product(shape),))
+    c.scan((rank,), "sum", 0, lambda i: _flag(c.load(mask, unflatten_index(i[0], shape))))
+    return rank
+
+
+def _flag(element: Value) -> Value:
+    return cast(cast(element, DType.BOOL), DType.INT64)
 
 
 @lowering("aten.masked_scatter.default")

@@ -111,7 +111,7 @@ def slice_start(start: Scalar | None, size: Int) -> Int:
     if known_lt(begin, 0):
         begin = begin + size
     elif not known_le(0, begin):
-        raise CannotLower(f"the slice start {begin} may be negative or not")
+        begin = begin + minimum(maximum(-begin, 0), 1) * size
     return minimum(maximum(begin, 0), size)
 
 

@@ -15,13 +15,23 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import UnsupportedError
-from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
+from aotpack.ir.symbolic.integers import (
+    LARGEST_SIZE,
+    Int,
+    Var,
+    ceil_div,
+    maximum,
+    minimum,
+)
 from aotpack.stages import CountedSize, Signature, SizeCondition
 from aotpack.trace.operators.assertions import is_assertion, nearest_source, reads_number
 from aotpack.trace.operators.control import CONTROL
 from aotpack.trace.sizes import Sizes, symbols_in, unused_name
 
 _AT_DATA = frozenset({"aten.select.int"})  # their integers may be tensors on the device
+
+
+_SLICE = "aten.slice.Tensor"  # its length follows from its ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +62,21 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
     bindings: dict[fx.Node, tuple[Binding, ...]] = {}
     sources: dict[str, fx.Node] = {}
     variables = dict(sizes.variables)
+    found = replace(sizes, variables=variables)
     used = _used_as_sizes(program.graph)
     for node in program.graph.nodes:
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
             place = _place(node, path)
             if place is None or (place[1] is None and str(symbol) not in used):
                 continue
+            if str(node.target) == _SLICE:
+                found.defined[str(symbol)] = _length(node, found)
+                continue
             name = unused_name(f"u{len(sources)}", taken | {v.name for v in variables.values()})
             size = _ranged(name, program.range_constraints.get(symbol))
             variables[str(symbol)], sources[str(symbol)] = size, node
             bindings[node] = (*bindings.get(node, ()), Binding(size, *place))
-    found = replace(sizes, variables=variables, counted=frozenset(sources))
-    return found, Counted(bindings, sources)
+    return replace(found, counted=frozenset(sources)), Counted(bindings, sources)
 
 
 def with_counted(
@@ -113,6 +126,22 @@ def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[
                     f"{binding.size} == {shown}",
                     _described(node),
                 )
+
+
+def _length(node: fx.Node, sizes: Sizes) -> Int:
+    """The length of a slice; ends may count from the end of the dimension, and lie outside."""
+    given: list[Any] = [*node.args, *(0, 0, None, None, 1)[len(node.args) :]]
+    source, dim, start, end, step = given
+    size = sizes.convert(source.meta["val"].shape[dim])
+
+    def clamped(place: Any, default: Int) -> Int:
+        if place is None:
+            return default
+        at = sizes.convert(place.meta["val"] if isinstance(place, fx.Node) else place)
+        return maximum(0, minimum(size, at + sizes.is_less(at, Int.of(0)) * size))
+
+    first, last = clamped(start, Int.of(0)), clamped(end, size)
+    return ceil_div(maximum(0, last - first), sizes.convert(step))
 
 
 def _described(node: fx.Node) -> str:
