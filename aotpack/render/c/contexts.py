@@ -36,7 +36,8 @@ class RunCopy:
 
     Lines go before all loops (``setup``), into the loops over rows of ``s``, rows of ``k``, columns
     of ``s`` and columns of ``k``. With a ``window`` (low, high) along a run, elements are 0 outside
-    of it. ``copied`` elements are contiguous in a float32 buffer.
+    of it; where it ``slides`` by whole columns, rows between two that are inside are inside too.
+    ``copied`` elements are contiguous in a float32 buffer.
     """
 
     s_row: str
@@ -49,6 +50,7 @@ class RunCopy:
     lines: tuple[tuple[str, ...], ...]
     value: str
     window: tuple[str, str]
+    slides: bool
     copied: bool
 
 
@@ -56,7 +58,8 @@ class RunCopy:
 class MatmulContext:
     """A product: columns ``v`` are packed in panels, rows ``s`` read in place or copied.
 
-    ``panels`` has the first element of panels that lie in memory as ``value`` ("" if none do).
+    ``panels`` has the first element of panels that lie in memory as ``value`` ("" if none do). The
+    columns of a tile are those between ``bounds``, in numbers where they are the same for all.
     ``direct`` has the first element of rows read in place as ``value`` ("" if they must be copied)
     and their stride as ``width``. With ``in_pairs`` both factors are bfloat16, which some
     processors multiply in pairs; rows are read in place by these alone.
@@ -70,6 +73,7 @@ class MatmulContext:
     v_extent: str
     s_extent: str
     k_extent: str
+    bounds: tuple[str, str]
     panels: AxisLoop
     pack: AxisLoop
     pack_depth_inner: bool

@@ -65,6 +65,17 @@ def window(
     return Window(value.value, tuple(limits), tuple(conditions), moves)
 
 
+def slides(found: Window, axis: Axis) -> bool:
+    """True for limits and conditions that are linear along another axis.
+
+    Where they hold at two points of it, they hold at all points between.
+    """
+    starts = [limit.start for limit in found.limits]
+    sides = [arg for one in found.conditions if isinstance(one, Apply) for arg in one.args]
+    indices = [*starts, *map(integer_of, sides)]
+    return all(index is not None and slope(index, axis) is not None for index in indices)
+
+
 def _moves(value: Value, axis: Axis, resolve: Resolve) -> bool:
     """True when all loads of a value, through resolved ones too, vary along the axis."""
     nesting = Nesting(resolve)

@@ -12,6 +12,7 @@ from aotpack.ir.kernels.access import Strides, points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Load
 from aotpack.render.c.contexts import AxisLoop, MatmulContext
 from aotpack.render.c.dialect import C
@@ -25,6 +26,7 @@ from aotpack.render.c.products.levels import (
     walk_of,
 )
 from aotpack.render.c.products.operand_roles import (
+    BLOCK,
     Operand,
     choose_roles,
     count_along,
@@ -65,8 +67,7 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
     store = stored(builder, template_op, outer, columns, names)
     panels, pack, depth_inner = _packed(builder, template_op, plan.packed)
     rows = copied_runs(builder, template_op.batch, plan.rows, template_op.operand)
-    in_pairs = template_op.operand is BFLOAT16
-    kind = BFLOAT16 if in_pairs else FLOAT32
+    kind = BFLOAT16 if template_op.operand is BFLOAT16 else FLOAT32
     direct = direct_rows(builder, template_op.batch, plan.rows, template_op.operand, kind)
     batch = batch_lines(builder, template_op.batch)
     batches = points(template_op.batch)
@@ -80,16 +81,26 @@ def matmul_source(schedule: Schedule, kernel: Kernel) -> tuple[MatmulContext, Ke
         v_extent=extents[1],
         s_extent=extents[2],
         k_extent=extents[3],
+        bounds=_bounds(v.extent),
         panels=panels,
         pack=pack,
         pack_depth_inner=depth_inner,
         rows=rows,
         direct=direct,
-        in_pairs=in_pairs,
+        in_pairs=kind is BFLOAT16,
         panel_is_inner=plan.panel_is_inner,
         store=store,
     )
     return context, builder
+
+
+def _bounds(columns: Int) -> tuple[str, str]:
+    """The first column of a tile and the one behind its last: loops of known length are short."""
+    count = columns.constant
+    if count is not None and count <= BLOCK:
+        return "0", str(count)
+    is_even = count is not None and count % BLOCK == 0
+    return "v_first", "v_first + AOT_TILE_COLUMNS" if is_even else "v_end"
 
 
 def _packed(

@@ -66,7 +66,8 @@ def lies_in_panels(side: Operand, schedule: Schedule) -> bool:
     lane, panel = Axis("lane", Int.of(PANEL)), Axis("panel", ceil_div(side.axis.extent, PANEL))
     parts = offset.substitute({side.axis: Int.of(panel) * PANEL + Int.of(lane)})
     panel_size = (side.depth.extent * PANEL).constant
-    return slope(parts, lane) == 1 and slope(parts, panel) == panel_size
+    is_alone = panel.extent.constant == 1
+    return slope(parts, lane) == 1 and (is_alone or slope(parts, panel) == panel_size)
 
 
 def _cost(plan: OperandRoles, template_op: Matmul, schedule: Schedule) -> int:

@@ -19,7 +19,7 @@ from aotpack.render.c.products.levels import (
 )
 from aotpack.render.c.products.operand_roles import Operand, row_stride
 from aotpack.render.c.products.split import Split, indices, split
-from aotpack.render.c.window import limit_texts, window
+from aotpack.render.c.window import limit_texts, slides, window
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, store_results
 from aotpack.render.emit.frame import Frame
@@ -112,9 +112,10 @@ def copied_runs(
     levels = (batch, _rows(s), _rows(k), (s.column,), (k.column,))
     nest = LevelRegions(builder, Frame(names, {}, ()), levels)
     value = Rewriter({**s.parts, **k.parts})(side.value)
-    found, limits = window(value, k.column), ("", "")
+    found, limits, is_linear = window(value, k.column), ("", ""), False
     if found is not None and found.moves:
         value, limits = found.value, limit_texts(nest.emitter, found, "begin", "end")
+        is_linear = slides(found, s.column)
     copied = isinstance(value, Load) and is_run(value, k.column, operand, builder)
     if copied:
         assert isinstance(value, Load)
@@ -133,6 +134,7 @@ def copied_runs(
         lines=tuple(nest.lines(level) for level in (2, 3, 4, 5)),
         value=text,
         window=limits,
+        slides=is_linear,
         copied=copied,
     )
 

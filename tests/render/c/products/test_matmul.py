@@ -15,14 +15,26 @@ def text_of(model: nn.Module, *shape: int, dtype: torch.dtype = torch.float32) -
     return kernel_text(product)
 
 
+class Convolved(nn.Module):
+    """A convolution with a kernel that calls give."""
+
+    def __init__(self, padding: int) -> None:
+        super().__init__()
+        self.padding = padding
+
+    def forward(self, x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(x, kernel, padding=self.padding)
+
+
 def convolution(padding: int) -> str:
-    return text_of(nn.Conv2d(12, 32, 3, padding=padding, bias=False), 1, 12, 20, 30)
+    image, kernel = torch.zeros(1, 12, 20, 30), torch.zeros(32, 12, 3, 3)
+    return kernel_text(rendered(Convolved(padding), image, kernel, targets=(CPU,)))
 
 
 def test_windows_that_reach_over_an_edge_are_copied_within_bounds() -> None:
     pack = functions_of(convolution(1), "pack")
     assert "column_first" in pack and "aot_max(column_first," in pack
-    assert "?" not in pack.split("input_ptr[", 1)[1].split(";", 1)[0]
+    assert "?" not in pack.split("x_ptr[", 1)[1].split(";", 1)[0]
 
 
 def test_windows_inside_an_image_have_no_bounds() -> None:
@@ -71,3 +83,23 @@ def test_windows_over_many_channels_are_copied_in_runs_of_channels(
     text = inner_layer(channels)
     assert (f"const int64_t k_row = k / {channels}, begin = k % {channels};" in text) is runs
     assert (f" - 672], {channels});" in text) is runs
+
+
+@pytest.mark.parametrize(
+    ("columns", "bounds"), [(40, "0, 40"), (256, "v_first, v_first + AOT_TILE_COLUMNS"), (300, "")]
+)
+def test_tiles_of_equal_widths_have_loops_of_known_length(columns: int, bounds: str) -> None:
+    text = text_of(nn.Linear(96, columns), 64, 96)
+    assert f"call, batch, {bounds or 'v_first, v_end'}, s_first, s_end, panels" in text
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_runs_between_two_inside_an_image_are_not_cut(stride: int) -> None:
+    text = text_of(nn.Conv2d(3, 32, 3, stride, 1, bias=False), 1, 3, 20, 30)
+    assert "bool is_inside = true;" in functions_of(text, "rows")
+
+
+def test_runs_without_edges_are_not_checked() -> None:
+    text = text_of(nn.Conv2d(3, 32, 3, bias=False), 1, 3, 20, 30)
+    rows = functions_of(text, "rows")
+    assert "is_inside" not in rows and "aot_min(" in rows and "low = begin, high = end" in rows
