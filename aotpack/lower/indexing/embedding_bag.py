@@ -204,8 +204,11 @@ def embedding_renorm(
     c.reduction(
         (state,), kind, (width,), lambda row, column: (element(c.load(self, (*row, *column))),)
     )
-    points = Points(c.shape(indices), lambda at: (target_from(c.load(indices, at), rows),))
-    hits = count_hits(c, points, (rows,))
+
+    def place(point: Index) -> Index:
+        return (target_from(c.load(indices, point), rows, from_end=True),)
+
+    hits = count_hits(c, Points(c.shape(indices), place), (rows,))
 
     def value(index: Index) -> Value:
         norm = finish(c.load(state, index[:1]))

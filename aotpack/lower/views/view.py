@@ -7,7 +7,7 @@ from aotpack.ir.symbolic.integers import Int, Number, maximum, minimum
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import reshape_index
-from aotpack.lower.values import index_from
+from aotpack.lower.values import index_from, position
 from aotpack.stages import Arg, Ref
 
 IndexMap = Callable[[Index], Index]
@@ -156,9 +156,8 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along]
-    entry = (  # the index may be a loop-carried number
-        index_from(c.load(index, ()), size) if isinstance(index, Ref) else wrapped(index, size)
-    )
+    given = c.load(index, ()) if isinstance(index, Ref) else position(wrapped(index, size))
+    entry = index_from(given, size)  # data may decide a size too: no read leaves the tensor
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 
 

@@ -1,7 +1,8 @@
 """Calls of torch's operators: read, decomposed and replaced. In reading order:
 
 ``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
-``assertions``, ``counted`` (sizes that data decide), ``positions`` (index checks), ``collectives``
-(refused), ``decompositions``, ``copies``, ``layouts``, ``windows``, ``registered`` (the user's
-lowerings); replaced while exporting: ``answers`` (checks of data), ``random``, ``streams``.
+``assertions``, ``counted`` (sizes that data decide), ``positions`` and ``position_rules`` (index
+checks), ``collectives`` (refused), ``decompositions``, ``copies``, ``layouts``, ``windows``,
+``registered`` (the user's lowerings); replaced while exporting: ``answers`` (checks of data),
+``random``, ``streams``.
 """

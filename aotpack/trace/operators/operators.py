@@ -33,7 +33,8 @@ from aotpack.trace.operators.assertions import (
 from aotpack.trace.operators.bodies import ControlReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted import Counted
-from aotpack.trace.operators.positions import check, positions_of
+from aotpack.trace.operators.position_rules import Steps, check
+from aotpack.trace.operators.positions import rules_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton.triton_kernels import is_launch, read_launch
@@ -130,7 +131,7 @@ class OperatorReader(ControlReader):
             self._refs[node] = self._refs[same]
             return ()
         if touches_complex(node):
-            return self._pair_call(node)
+            return (*self._checks(node), *self._pair_call(node))
         if is_assertion(node):
             return (self._assertion(node),)
         if node.target in CONTROL:
@@ -230,17 +231,17 @@ class OperatorReader(ControlReader):
     # --- assertions, and numbers that are data ---------------------------------------------
 
     def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        """The index checks of a call, with ``check_indices``."""
-        made: list[GraphNode] = []
-        for one in positions_of(node) if self._check_indices else ():
-            at = self._arg(one.tensor)
-            assert isinstance(at, Ref)
-            (spec,) = self._results(at.name, one.tensor.meta["val"])
-            size = self._sizes.convert(one.size)
-            nodes, asserted = check(node, spec, at, size, one.from_end, self.unused)
-            made += nodes
-            self.asserted.append(asserted)
-        return tuple(made)
+        """The index checks of a call, with ``check_indices``; sizes of inputs need none."""
+        steps = Steps(node, self.unused)
+        for rule in rules_of(node) if self._check_indices else ():
+            is_counted = any(self._counted.behind(rule.tensor))
+            if not is_counted and not self._is_data(rule.tensor, {}):
+                continue
+            at = self._arg(rule.tensor)
+            at = at if isinstance(at, Ref) else steps.constant(at)
+            (spec,) = self._results(at.name, rule.tensor.meta["val"])
+            self.asserted.append(check(rule, node, at, spec, self._sizes.convert, steps))
+        return tuple(steps.made)
 
     def _assertion(self, node: fx.Node) -> GraphNode:
         """The condition of an assertion, as one bool."""

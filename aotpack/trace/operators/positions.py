@@ -1,104 +1,135 @@
-"""Index arguments, and the range that eager accepts: for ``--check-indices``."""
+"""Arguments that are positions or counts, and what eager accepts: for ``--check-indices``."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 
-from aotpack.ir.dtypes import DType
-from aotpack.ir.symbolic.integers import Int
-from aotpack.stages import GraphNode, Ref, TensorSpec
-from aotpack.trace.operators.assertions import Asserted
-from aotpack.trace.source import source_of
+from aotpack.trace.operators.position_rules import Begins, Inside, Ordered, Rule, Total
+
+_Arguments: TypeAlias = Mapping[str, Any]
+_Finder: TypeAlias = Callable[[_Arguments], Iterator[Rule]]
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """A tensor of indices below ``size``; negative ones count from the end if ``from_end``."""
-
-    tensor: fx.Node
-    size: Any
-    from_end: bool
-
-
-_Finder = Callable[[tuple[Any, ...]], Iterator[Positions]]
-
-
-def positions_of(node: fx.Node) -> list[Positions]:
-    """The index arguments of a call; empty for calls that are not checked."""
+def rules_of(node: fx.Node) -> list[Rule]:
+    """The rules for a call's arguments; none for calls that are not checked."""
     find = _FINDERS.get(str(node.target).rpartition(".")[0])
-    return [] if find is None else list(find(node.args))
+    if find is None or not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    given = node.target._schema.arguments
+    arguments = {one.name: one.default_value for one in given if one.has_default_value()}
+    arguments |= dict(zip((one.name for one in given), node.args, strict=False))
+    arguments |= node.kwargs
+    if str(node.target) == "aten.masked_scatter.default":
+        arguments["shape"] = node.meta["val"].shape
+    return list(find(arguments))
 
 
-def check(
-    node: fx.Node,
-    spec: TensorSpec,
-    at: Ref,
-    size: Int,
-    from_end: bool,
-    unused: Callable[[str], str],
-) -> tuple[tuple[GraphNode, ...], Asserted]:
-    """The nodes and assertion that the indices ``at``, of type and shape ``spec``, are in range."""
-    source, low = source_of(node), -size if from_end else Int.of(0)
-    made: list[GraphNode] = []
-
-    def step(
-        op: str, *args: Any, shape: tuple[Int, ...] = spec.shape, dtype: Any = DType.BOOL
-    ) -> Ref:
-        name = unused(f"{node.name}_inside")
-        kwargs = (("dtype", dtype),) if dtype is not DType.BOOL else ()
-        result = TensorSpec(name, dtype, shape)
-        made.append(GraphNode(name, f"aten.{op}", args, kwargs, (result,), source))
-        return Ref(name)
-
-    wide = at if spec.dtype is DType.INT64 else step("_to_copy.default", at, dtype=DType.INT64)
-    inside = step(
-        "logical_and.default", step("ge.Scalar", wide, low), step("lt.Scalar", wide, size)
-    )
-    every = step("all.default", inside, shape=())
-    message = f"positions must be at least {low} and less than {size}"
-    return tuple(made), Asserted(every, message, str(node.target), source)
+def _shape(node: Any) -> Any:
+    return node.meta["val"].shape
 
 
 def _along(*, from_end: bool = False) -> _Finder:
-    """``op(self, dim, index, ...)``; a tensor without dimensions has one position."""
+    """A tensor without dimensions has one position."""
 
-    def find(args: tuple[Any, ...]) -> Iterator[Positions]:
-        whole, dim, index = args[:3]
-        shape = whole.meta["val"].shape
-        yield Positions(index, shape[dim] if shape else 1, from_end)
+    def find(given: _Arguments) -> Iterator[Rule]:
+        shape = _shape(given["self"])
+        size = shape[given["dim"]] if shape else 1
+        yield Inside(given["index"], size, -size if from_end else 0)
 
     return find
 
 
-def _rows(args: tuple[Any, ...]) -> Iterator[Positions]:
-    """``embedding(weight, indices, ...)``"""
-    table, index = args[:2]
-    yield Positions(index, table.meta["val"].shape[0], from_end=False)
+def _number_along(given: _Arguments) -> Iterator[Rule]:
+    """A number that is data."""
+    if isinstance(given["index"], fx.Node):
+        yield from _along(from_end=True)(given)
 
 
-def _elements(args: tuple[Any, ...]) -> Iterator[Positions]:
-    """``op(self, index, ...)``: positions in the whole tensor."""
-    whole, index = args[:2]
-    yield Positions(index, whole.meta["val"].numel(), from_end=True)
+def _rows(given: _Arguments) -> Iterator[Rule]:
+    yield Inside(given["indices"], _shape(given["weight"])[0])
 
 
-def _dimensions(args: tuple[Any, ...]) -> Iterator[Positions]:
-    """``op(self, indices, ...)``: a tensor for each dimension, or None; masks are no positions."""
-    whole, indices = args[:2]
-    for size, index in zip(whole.meta["val"].shape, indices, strict=False):
+def _rows_of_itself(given: _Arguments) -> Iterator[Rule]:
+    size = _shape(given["self"])[0]
+    yield Inside(given["indices"], size, -size)
+
+
+def _bags(given: _Arguments) -> Iterator[Rule]:
+    """Offsets that torch counted itself, for bags of one size, are right."""
+    yield from _rows(given)
+    offsets = given["offsets"]
+    if str(offsets.target) != "aten.arange.start_step":
+        yield from _consecutive(offsets, _shape(given["indices"])[0])
+        yield Begins(offsets)
+
+
+def _consecutive(offsets: fx.Node, size: Any) -> Iterator[Rule]:
+    """Offsets into ``size`` elements."""
+    yield Inside(offsets, size + 1)
+    yield Ordered(offsets)
+
+
+def _segments(given: _Arguments) -> Iterator[Rule]:
+    size = _shape(given["data"])[given["axis"]]
+    lengths, offsets = given["lengths"], given["offsets"]
+    if offsets is not None:
+        yield from _consecutive(offsets, size)
+    elif lengths is not None:
+        yield Inside(lengths, size + 1)
+        yield Total(lengths, size, is_exact=not given["unsafe"])
+
+
+def _taken_by_mask(given: _Arguments) -> Iterator[Rule]:
+    source = given["source"].meta["val"].numel()
+    yield Total(given["mask"], source, is_exact=False, expanded=given["shape"])
+
+
+def _elements(given: _Arguments) -> Iterator[Rule]:
+    """Positions in the whole tensor."""
+    size = given["self"].meta["val"].numel()
+    yield Inside(given["index"], size, -size)
+
+
+def _dimensions(given: _Arguments) -> Iterator[Rule]:
+    """A tensor for each dimension, or None; masks are no positions."""
+    for size, index in zip(_shape(given["self"]), given["indices"], strict=False):
         if index is not None and index.meta["val"].dtype not in (torch.bool, torch.uint8):
-            yield Positions(index, size, from_end=True)
+            yield Inside(index, size, -size)
+
+
+def _classes(given: _Arguments) -> Iterator[Rule]:
+    yield Inside(given["self"], given["num_classes"])
+
+
+def _unpooled(given: _Arguments) -> Iterator[Rule]:
+    """Positions in one image of the result."""
+    size = 1
+    for one in given["output_size"]:
+        size = size * (one.meta["val"] if isinstance(one, fx.Node) else one)
+    yield Inside(given["indices"], size)
+
+
+def _sorter(given: _Arguments) -> Iterator[Rule]:
+    if given["sorter"] is not None:
+        yield Inside(given["sorter"], _shape(given["sorted_sequence"])[-1])
 
 
 _FINDERS: dict[str, _Finder] = {
     "aten.embedding": _rows,
-    "aten.take": _elements,
-    "aten.put": _elements,
-    "aten.index": _dimensions,
-    "aten.index_put": _dimensions,
+    "aten.embedding_renorm": _rows_of_itself,
+    "aten.masked_scatter": _taken_by_mask,
+    "aten.one_hot": _classes,
+    "aten.searchsorted": _sorter,
+    "aten.segment_reduce": _segments,
+    **dict.fromkeys(("aten.take", "aten.put"), _elements),
+    **dict.fromkeys(("aten.select", "aten.select_scatter"), _number_along),
+    **dict.fromkeys(("aten.max_unpool2d", "aten.max_unpool3d"), _unpooled),
+    **dict.fromkeys(("aten.index", "aten.index_put", "aten._unsafe_index_put"), _dimensions),
+    **dict.fromkeys(
+        ("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only"), _bags
+    ),
     "aten.index_fill": _along(from_end=True),
     **dict.fromkeys(
         (
