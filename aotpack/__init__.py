@@ -7,13 +7,14 @@ from aotpack.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from aotpack.errors import AotpackError
-    from aotpack.pipeline import build, compile, register_lowering
+    from aotpack.pipeline import Method, build, compile, register_lowering
     from aotpack.target import Target
 
-__all__ = ["AotpackError", "Target", "build", "compile", "register_lowering"]
+__all__ = ["AotpackError", "Method", "Target", "build", "compile", "register_lowering"]
 
 _HOME = {
     "AotpackError": "aotpack.errors",
+    "Method": "aotpack.pipeline",
     "Target": "aotpack.target",
     "build": "aotpack.pipeline",
     "compile": "aotpack.pipeline",

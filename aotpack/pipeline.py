@@ -258,7 +258,7 @@ def _render_each(
 @naming_keywords(UsageError)
 def build(
     module: nn.Module | ExportedProgram | Mapping[str, Method],
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -301,7 +301,7 @@ def build(
 @naming_keywords(UsageError)
 def compile(
     module: nn.Module | ExportedProgram | Mapping[str, Method],
-    args: tuple[Any, ...] = (),
+    args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -319,7 +319,8 @@ def compile(
     precision: str = "default",
     fp32_precision: str = "ieee",
 ) -> Model:
-    """A loaded callable made by the same stages and run by the same runtime as a wheel.
+    """A loaded callable made by the same stages and run by the same runtime as a wheel; of methods
+    given by name, an object that has them as attributes.
 
     Options have their meaning in ``build``, ``graphs`` that in ``load``. The package is a temporary
     folder, which is removed on return: loading reads all of it. Nobody else can write there, so its
@@ -334,23 +335,29 @@ def compile(
     _warn_of(made.fallbacks)
     with temporary_folder("compiling the model") as folder:
         write_package(precompiled, folder)
-        return load(folder, _port(chosen, device), graphs=graphs, check=False)
+        loaded: Model = load(folder, _port(chosen, device), graphs=graphs, check=False)
+        return loaded
 
 
 def _source(
     module: nn.Module | ExportedProgram | Mapping[str, Method],
-    args: tuple[Any, ...],
+    args: tuple[Any, ...] | None,
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
     name: str = "model",
     version: str = "0.1.0",
 ) -> Source:
-    if isinstance(module, Mapping) and (args or kwargs or dynamic_shapes):
+    if isinstance(module, Mapping) and (args, kwargs, dynamic_shapes) != (None,) * 3:
         raise UsageError(
-            f"packaging {name}: example inputs are given beside methods; each method has its own: "
+            f"packaging {name}: example inputs are given beside methods; each has its own: "
             "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
         )
-    return Source(module, args, kwargs, dynamic_shapes, name, version)
+    if args is None and not isinstance(module, Mapping):
+        raise UsageError(
+            f"packaging {name}: missing a required argument: 'args'; accepted: a module and its "
+            "example inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
+        )
+    return Source(module, () if args is None else args, kwargs, dynamic_shapes, name, version)
 
 
 def _with_resident_weights(product: Precompiled) -> Precompiled:

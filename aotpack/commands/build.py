@@ -27,7 +27,7 @@ from aotpack.tune import read_decisions, unused
 
 if TYPE_CHECKING:
     from aotpack.instrumentation import Instrumentation
-    from aotpack.pipeline import Build
+    from aotpack.pipeline import PackageBuild
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         reporter.begin("load the model")
         source = load_source(options, options.name, options.version)
         from aotpack.instrumentation import Instrumentation
-        from aotpack.pipeline import Build  # imports torch
+        from aotpack.pipeline import build_of  # imports torch
 
         how = read_options(
             options,
@@ -126,10 +126,10 @@ def run(options: argparse.Namespace) -> int:
             golden=options.golden,
             out=options.out,
         )
-        made = Build(source, how, Instrumentation(reporter))
+        made = build_of(source, how, Instrumentation(reporter))
         _ = made.emitted
-    notes = [_shadow_note(Path(options.model).parent, made.identity.name), _golden_note(made)]
-    notes += source.notes
+    notes = [_shadow_note(Path(options.model).parent, made.identity.name)]
+    notes += [*_golden_notes(made), *source.notes]
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     if options.json:
@@ -143,13 +143,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _golden_note(made: "Build") -> str:
+def _golden_notes(made: "PackageBuild") -> list[str]:
     """What golden data lack, if anything."""
-    note = made.rendered.golden.note
-    return note and f"golden data: {note}"
+    notes = {name: one.golden.note for name, one in made.rendered.entries.items()}
+    return [f"golden data{name and f' of {name}'}: {note}" for name, note in notes.items() if note]
 
 
-def _summary(made: "Build") -> list[str]:
+def _summary(made: "PackageBuild") -> list[str]:
     """The files, the targets, the time of each stage and the operators that torch runs."""
     emitted, seconds = made.emitted, made.hook.seconds
     lines = [f"{emitted.wheel}  {emitted.wheel.stat().st_size:,} bytes"]
@@ -160,10 +160,10 @@ def _summary(made: "Build") -> list[str]:
     targets, host = made.precompiled.targets, made.precompiled.host
     lines += [f"runs on: {line}" for line in runs_on(targets, host)]
     lines += [f"not on: {line}" for line in not_on(targets, host)]
-    return lines + [f"through torch: {line}" for line in made.lowered.fallbacks]
+    return lines + [f"through torch: {line}" for line in made.fallbacks]
 
 
-def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
+def _facts(made: "PackageBuild", notes: list[str]) -> dict[str, Any]:
     """The JSON of a build; times are in seconds, sizes in bytes."""
     emitted = made.emitted
     return {
@@ -176,7 +176,7 @@ def _facts(made: "Build", notes: list[str]) -> dict[str, Any]:
         "runs_on": runs_on(made.precompiled.targets, made.precompiled.host),
         "not_on": not_on(made.precompiled.targets, made.precompiled.host),
         "kernels": len(made.rendered.kernels),
-        "through_torch": list(made.lowered.fallbacks),
+        "through_torch": list(made.fallbacks),
         "seconds": {stage: round(time, 3) for stage, time in made.hook.seconds.items()},
         "notes": notes,
     }

@@ -1,6 +1,7 @@
 """The options of build, show and verify that name the model and configure tracing."""
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aotpack.errors import UsageError
@@ -83,7 +84,13 @@ def load_source(
     loaded = load_model(options.model)
     dynamic = loaded.dynamic_shapes
     notes: tuple[str, ...] = ()
-    if extra:
+    if isinstance(loaded.module, Mapping):
+        if extra:
+            raise UsageError(
+                f"--dynamic {options.dynamic[0]}: {options.model} has several methods; give each "
+                "its own: Method(module, inputs, dynamic_shapes=...)"
+            )
+    elif extra:
         model = loaded.module, loaded.args, loaded.kwargs
         notes = replaced_sizes(merge_dynamic(*model, dynamic, {}), extra)
         dynamic = merge_dynamic(*model, dynamic, extra)

@@ -23,7 +23,7 @@ HOST_HEADER = ("target", "kernel", "bytes", "moved")
 
 def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
     """A (name, value) row for each fact of the package."""
-    signature = manifest.signature
+    signature, methods = manifest.signature, manifest.entries.items()
     compilers = ", ".join(
         f"{name} {version}" for name, version in sorted(manifest.compilers.items())
     )
@@ -31,16 +31,34 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         ("package", f"{signature.name} {signature.version}"),
         ("built by", ", ".join(filter(None, (f"aotpack {manifest.aotpack}", compilers)))),
         ("targets", ", ".join(manifest.targets)),
+        *(row for name, one in methods for row in _method_rows(name, one)),
+        ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
+        *(row for name, one in methods for row in _memory_rows(name, one)),
+        *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
+        ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
+    ]
+
+
+def _method_rows(name: str, manifest: Manifest) -> Rows:
+    """What a method takes, gives and checks."""
+    signature = manifest.signature
+    return [
+        *([("method", str(signature).partition("\n")[0])] if name else []),
         *(("size", str(size)) for size in (*signature.sizes, *signature.counted)),
         *_tensors("input", signature.paths, signature.inputs),
         *_tensors("output", signature.labels, signature.outputs),
+        *([("changes", ", ".join(signature.updates))] if name and signature.updates else []),
         *(("assertion", one.message) for one in signature.assertions),
-        ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
-        *(("derived", derived) for derived in derived_text(manifest.derived)),
-        ("memory", f"{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
-        ("golden", manifest.golden.note or "inputs and results"),
-        *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
-        ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
+    ]
+
+
+def _memory_rows(name: str, manifest: Manifest) -> Rows:
+    """The bytes of a method, and its golden data."""
+    head = name and f"{name}: "
+    return [
+        *(("derived", head + derived) for derived in derived_text(manifest.derived)),
+        ("memory", f"{head}{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"),
+        ("golden", head + (manifest.golden.note or "inputs and results")),
     ]
 
 

@@ -1,6 +1,7 @@
 """Print the stage products of a model, or the output of a pass, as text; writes nothing."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from aotpack.commands.model_options import (
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="say why operations did not share a kernel; without --stage nothing else",
     )
+    parser.add_argument("--method", metavar="NAME", help="only this one (default: all)")
     parser.add_argument("--target", action="append", metavar="LIST", help="as for build")
     add_trace_options(parser)
 
@@ -39,20 +41,23 @@ def run(options: argparse.Namespace) -> int:
         options, targets=parse_targets(options.target) if options.target else DEFAULT_TARGETS
     )
     source = load_source(options)
+    _check_method(source.module, options.method)
     from aotpack.instrumentation import Instrumentation, pass_title
-    from aotpack.pipeline import Build  # imports torch
+    from aotpack.pipeline import build_of  # imports torch
 
     shown = (options.stage,) if options.stage else () if options.why or options.after else SHOWN
 
-    def look(stage: str, product: Any) -> None:
-        if stage in shown:
-            if options.stage is None:
-                print(f"# ======== {stage}")
-            if options.target and stage == "scheduled":
-                product = product.for_targets(how.targets)
-            print(product.as_text(), end="")
-        if options.why and stage == "scheduled":
-            print(product.why_text(), end="")
+    def look(stage: str, whole: Any) -> None:
+        for method, product in _each(whole, options.method).items():
+            behind = f" of {method}" if method else ""
+            if stage in shown:
+                if options.stage is None or behind:
+                    print(f"# ======== {stage}{behind}")
+                if options.target and stage == "scheduled":
+                    product = product.for_targets(how.targets)
+                print(product.as_text(), end="")
+            if options.why and stage == "scheduled":
+                print(product.why_text(), end="")
 
     def look_after(stage: str, run: PassRun) -> None:
         if stage == "scheduled" and run.name == options.after:
@@ -60,9 +65,22 @@ def run(options: argparse.Namespace) -> int:
             print(run.state.as_text(), end="")
 
     hook = Instrumentation(look=look, look_after=look_after if options.after else None)
-    made = Build(source, how, hook)
+    made = build_of(source, how, hook)
     _ = made.rendered if "rendered" in shown else made.scheduled
     return 0
+
+
+def _each(product: Any, method: str | None) -> Mapping[str, Any]:
+    """The product of each method, or of the one that is asked for; "" for an only one."""
+    found: Mapping[str, Any] = getattr(product, "methods", None) or {"": product}
+    return {name: one for name, one in found.items() if method in (None, name)}
+
+
+def _check_method(module: Any, method: str | None) -> None:
+    names = [*module] if isinstance(module, Mapping) else []
+    if method is not None and method not in names:
+        accepted = f"accepted are {', '.join(names)}" if names else "the model has a single one"
+        raise UsageError(f"--method {method}: no method has that name; {accepted}")
 
 
 def _check_pass(name: str) -> None:

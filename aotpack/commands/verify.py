@@ -14,7 +14,7 @@ from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
 from aotpack.runtime.manifest import read_manifest
-from aotpack.stages import Golden
+from aotpack.stages import Golden, PerMethod
 from aotpack.target import INTERPRETER, Target
 
 
@@ -104,15 +104,24 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Replace the golden data of the build by data recorded now."""
     from aotpack.emit.manifest import golden_facts
     from aotpack.emit.package import golden_content, reseal
-    from aotpack.pipeline import Build  # imports torch, which takes seconds
+    from aotpack.pipeline import build_of  # imports torch, which takes seconds
 
     how = read_options(options, golden=math.inf)
-    golden = Build(load_source(options), how).traced.golden
-    golden_content(golden).write(package)
+    traced = build_of(load_source(options), how).traced
+    found = traced.methods if isinstance(traced, PerMethod) else {"": traced}
+    entries = read_manifest(package).entries
+    if {*found} != {*entries}:
+        raise UsageError(
+            f"verifying {options.wheel}: its methods are {', '.join(entries)}, those of "
+            f"{options.model} are {', '.join(found)}; give the model it was built of"
+        )
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())
-    _check_alike(options, golden, manifest)
-    manifest["golden"] = golden_facts(golden)
+    for name, one in found.items():
+        own = manifest["methods"][name] if name else manifest
+        golden_content(one.golden, entries[name].golden_file).write(package)
+        _check_alike(options, one.golden, own)
+        own["golden"] = golden_facts(one.golden)
     file.write_text(json.dumps(manifest))
     reseal(package)
     for record in package.parent.glob("*.dist-info/RECORD"):

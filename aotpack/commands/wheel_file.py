@@ -147,8 +147,16 @@ def damaged(archive: zipfile.ZipFile, reason: str) -> AotpackError:
 
 
 def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
-    """The model's sizes for its golden inputs, from the header of their file."""
-    path = f"{name}/golden.safetensors"
+    """The sizes for golden inputs; where methods have one of a name, that of the first."""
+    found: dict[str, int] = {}
+    for one in manifest.entries.values():
+        found = _example_sizes(one, archive, name) | found
+    return found
+
+
+def _example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
+    """The sizes of one method, from the header of its file of golden data."""
+    path = f"{name}/{manifest.golden_file}"
     check_has(archive, path)
     with archive.open(path) as file:
         place = Path(archive.filename or "", path)

@@ -26,20 +26,20 @@ def description_text(
     precompiled: Precompiled, identity: Identity, requires: Sequence[str], weights: str
 ) -> str:
     """What the package is, what it takes and gives, how to load it, and where it runs."""
-    signature = precompiled.rendered.signature
     name = identity.name
     targets, host = precompiled.targets, precompiled.host
-    sizes = [f"- `{size.name}`: {size.low} to {_high(size.high)}" for size in signature.sizes]
+    methods = precompiled.rendered.entries
+    calls = "\n".join(
+        f"result = model{method and f'.{method}'}({_call(one.signature)})"
+        for method, one in methods.items()
+    )
     parts = [
         f"# {name} {identity.version}",
         f"A PyTorch model that aotpack {__version__} compiled ahead of time. It needs no torch and "
         f"no compiler: {_listed(requires)} {'is' if len(requires) == 1 else 'are'} enough.",
-        f"```python\nimport {name}\n\nmodel = {name}.load()\n"
-        f"result = model({_call(signature)})\n```",
+        f"```python\nimport {name}\n\nmodel = {name}.load()\n{calls}\n```",
         f"Arrays of torch, CuPy, numpy and DLPack are accepted. {_WEIGHTS[weights]}".strip(),
-        _table("argument", signature.inputs),
-        _table("output", signature.outputs),
-        *(["Sizes:", "\n".join(sizes)] if sizes else []),
+        *(part for method, one in methods.items() for part in _tensors(method, one.signature)),
         "## Runs on",
         _bullets(runs_on(targets, host)),
         "## Does not run on",
@@ -48,6 +48,15 @@ def description_text(
         "compiled.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _tensors(method: str, signature: Signature) -> Iterator[str]:
+    """What a method takes and gives."""
+    sizes = [f"- `{size.name}`: {size.low} to {_high(size.high)}" for size in signature.sizes]
+    yield method and f"## {method}"
+    yield _table("argument", signature.inputs)
+    yield _table("output", signature.outputs)
+    yield from ["Sizes:", "\n".join(sizes)] if sizes else []
 
 
 _WEIGHTS = {

@@ -20,6 +20,7 @@ from aotpack.stages import (
     KernelArg,
     KernelSource,
     Precompiled,
+    Rendered,
     Signature,
     TensorSpec,
     TorchCall,
@@ -37,13 +38,42 @@ def manifest_text(
     constants_sha256: str,
 ) -> bytes:
     """The manifest as JSON with sorted keys; ``file`` is that of the weights, if there is one."""
-    rendered, signature = precompiled.rendered, precompiled.rendered.signature
+    rendered = precompiled.rendered
     data = {
         "schema": SCHEMA,
         **asdict(identity),
         "aotpack": __version__,
         "compilers": dict(precompiled.compilers),
         "targets": [str(target) for target in precompiled.targets],
+        **_method(rendered),
+        "weights": [_weight(weight) for weight in rendered.weights],
+        "unused": list(rendered.signature.unused),
+        "weights_mode": weights,
+        "weights_sha256": file.sha256.hex() if file else None,
+        "weights_chunks": file.chunk_digests() if file else [],
+        "constants_sha256": constants_sha256,
+        "host": _host(precompiled.host),
+        "kernels": _kernels(precompiled),
+        "calls": {call.name: _call(call) for call in rendered.calls},
+    }
+    if rendered.methods:
+        data["wrapper_sha256"] = None
+        data["methods"] = {
+            name: {
+                "name": name,
+                "version": identity.version,
+                "uses": [weight.name for weight in one.weights],
+                **_method(one),
+            }
+            for name, one in rendered.methods.items()
+        }
+    return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _method(rendered: Rendered) -> dict[str, Any]:
+    """What a method has of its own; of a package with several, nothing but bytes and choices."""
+    signature = rendered.signature
+    data = {
         "sizes": [_range(size) for size in signature.sizes],
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
@@ -51,24 +81,15 @@ def manifest_text(
         "positional": list(signature.positional),
         "updates": list(signature.updates),
         "assertions": [asdict(one) for one in signature.assertions],
-        "weights": [_weight(weight) for weight in rendered.weights],
-        "unused": list(signature.unused),
-        "weights_mode": weights,
-        "weights_sha256": file.sha256.hex() if file else None,
-        "weights_chunks": file.chunk_digests() if file else [],
-        "constants_sha256": constants_sha256,
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
         "peak_bytes": rendered.peak_bytes,
-        "host": _host(precompiled.host),
-        "kernels": _kernels(precompiled),
         "choices": list(rendered.choices),
-        "calls": {call.name: _call(call) for call in rendered.calls},
         "golden": golden_facts(rendered.golden),
         **_counted(signature),
     }
     if rendered.derived:
         data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
-    return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    return data
 
 
 def _counted(signature: Signature) -> dict[str, Any]:

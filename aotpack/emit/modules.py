@@ -1,7 +1,7 @@
 """The modules of a package that are its own: ``__init__.py`` and ``__main__.py``."""
 
 from aotpack.emit.names import Identity
-from aotpack.stages import Signature
+from aotpack.stages import Rendered
 from aotpack.trees import Tree, classes_of
 
 _INIT = '''\
@@ -96,9 +96,11 @@ raise SystemExit(main(__file__))
 '''
 
 
-def init_text(identity: Identity, signature: Signature) -> str:
+def init_text(identity: Identity, rendered: Rendered) -> str:
     """The module: ``load``, the errors, the classes of arguments and results."""
-    classes = classes_of(signature.args, signature.kwargs, signature.result)
+    signatures = [one.signature for one in rendered.entries.values()]
+    arguments = [tree for one in signatures for tree in (one.args, one.kwargs)]
+    classes = classes_of(*arguments, *(one.result for one in signatures))
     made = "".join(f"{name} = {_class_text(nodes[0])}\n" for name, nodes in classes.items())
     return _INIT.format(
         name=identity.name,

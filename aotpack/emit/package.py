@@ -40,14 +40,13 @@ def package_contents(
     manifest = manifest_text(precompiled, identity, weights, file, constants.sha256.hex())
     parse_manifest(json.loads(manifest), Path(identity.name))  # no runtime would read another
     contents = [
-        Content.of("__init__.py", init_text(identity, rendered.signature).encode()),
+        Content.of("__init__.py", init_text(identity, rendered).encode()),
         Content.of("__init__.pyi", rendered.interface.encode()),
         Content.of("py.typed", b""),
         Content.of("__main__.py", main_text(identity).encode()),
-        Content.of("wrapper.py", rendered.wrapper.encode()),
         Content.of("manifest.json", manifest),
         constants,
-        golden_content(rendered.golden),
+        *(content for name, one in rendered.entries.items() for content in _own(name, one)),
         *runtime_contents(),
         *kernel_contents(precompiled),
     ]
@@ -55,6 +54,13 @@ def package_contents(
         contents.append(tensors)
     sums = sums_text({content.path: content.sha256.hex() for content in contents})
     return sorted([*contents, Content.of(SUMS, sums)], key=lambda content: content.path)
+
+
+def _own(method: str, rendered: Rendered) -> Iterator[Content]:
+    """The files of a method."""
+    behind = f"_{method}" if method else ""
+    yield Content.of(f"wrapper{behind}.py", rendered.wrapper.encode())
+    yield golden_content(rendered.golden, f"golden{behind}.safetensors")
 
 
 def reseal(folder: Path) -> None:
@@ -77,11 +83,11 @@ def constants_content(rendered: Rendered) -> Content:
     )
 
 
-def golden_content(golden: Golden) -> Content:
+def golden_content(golden: Golden, path: str) -> Content:
     """The golden data: tensors called inputs/NAME, outputs/NAME, updates/NAME and their limits."""
     sides = (("inputs", golden.inputs), ("outputs", golden.outputs), ("updates", golden.updates))
     return safetensors(
-        "golden.safetensors",
+        path,
         [
             (f"{side}/{name}", dtype, shape, memoryview(data))
             for side, tensors in sides

@@ -52,7 +52,6 @@ def provenance_text(
         materials.insert(0, {"name": "weights", "digest": {"sha256": weights.sha256.hex()}})
     if inputs.model is not None:
         materials.insert(0, {"name": inputs.model, "digest": {"sha256": inputs.sha256}})
-    sizes = precompiled.rendered.signature.sizes
     statement = {
         "_type": STATEMENT,
         "subject": [{"name": name, "digest": {"sha256": it}} for name, it in subjects.items()],
@@ -65,7 +64,7 @@ def provenance_text(
                     "name": identity.name,
                     "version": identity.version,
                     "targets": [str(target) for target in precompiled.targets],
-                    "sizes": {size.name: [size.low, size.high] for size in sizes},
+                    "sizes": _sizes(precompiled),
                     "options": as_data(inputs.options),
                 },
                 "resolvedDependencies": materials,
@@ -74,6 +73,15 @@ def provenance_text(
         },
     }
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _sizes(precompiled: Precompiled) -> dict[str, list[int]]:
+    """The ranges of sizes, those of one of several methods behind its name."""
+    return {
+        f"{method}.{size.name}" if method else size.name: [size.low, size.high]
+        for method, one in precompiled.rendered.entries.items()
+        for size in one.signature.sizes
+    }
 
 
 def _tool(name: str, version: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from .errors import AotpackError
 from .golden.data import read_golden
 from .loading import load
 from .manifest import Manifest, read_manifest
-from .model import Model
+from .model import Method
 from .safetensors import Stored
 from .selftest import golden_arguments, verify
 from .tensors import derived_text
@@ -101,19 +101,26 @@ def info(folder: Path, *, as_json: bool) -> int:
 def summary(manifest: Manifest) -> str:
     """The package in a few lines."""
     compilers = ", ".join(f"{name} {version}" for name, version in manifest.compilers.items())
+    methods = manifest.entries
     return "\n".join(
         [
-            str(manifest.signature),
+            *(str(one.signature) for one in methods.values()),
             f"version   {manifest.signature.version}, by aotpack {manifest.aotpack}, {compilers}",
             f"targets   {', '.join(manifest.targets)}",
             f"kernels   {len(manifest.kernels)}",
             f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
-            *(f"derived   {text}" for text in derived_text(manifest.derived)),
-            f"memory    {manifest.peak_bytes:,} bytes for intermediates at the largest sizes",
-            f"golden    {manifest.golden.note or 'inputs and results'}",
+            *(line for name, one in methods.items() for line in _own_lines(name, one)),
             *(f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values()),
         ]
     )
+
+
+def _own_lines(method: str, manifest: Manifest) -> Iterator[str]:
+    """What a method has of its own."""
+    head = method and f"{method}: "
+    yield from (f"derived   {head}{text}" for text in derived_text(manifest.derived))
+    yield f"memory    {head}{manifest.peak_bytes:,} bytes for intermediates at the largest sizes"
+    yield f"golden    {head}{manifest.golden.note or 'inputs and results'}"
 
 
 def device_of(text: str | None) -> int | str | None:
@@ -145,23 +152,30 @@ def bench(folder: Path, device: int | str | None, weights: Path | None, repeat: 
     with load(folder, device, weights=weights) as model:
         most = f"up to {_MOST} calls in {_SECONDS} s" if repeat is None else f"{repeat} calls"
         print(f"timing {most} on {model.device.name}, after {_WARMUP} to warm up", flush=True)
-        print(f"{folder.name}: {timed(model, repeat)}", flush=True)
+        for name, method in model.methods.items():
+            print(f"{_called(folder, name)}: {timed(method, repeat)}", flush=True)
         on_host = is_host(model.device)
     if not on_host:
         with load(folder, device, weights=weights, graphs=False) as model:
-            print(f"{folder.name} without graphs: {timed(model, repeat)}")
+            for name, method in model.methods.items():
+                print(f"{_called(folder, name)} without graphs: {timed(method, repeat)}")
     return 0
+
+
+def _called(folder: Path, method: str) -> str:
+    return f"{folder.name}.{method}" if method else folder.name
 
 
 def _on_device(device: Device, stored: Stored, order: tuple[int, ...]) -> DeviceArray:
     return DeviceArray.from_numpy(device, stored.data, stored.dtype, order)
 
 
-def timed(model: Model, repeat: int | None) -> str:
+def timed(model: Method, repeat: int | None) -> str:
     """The median times as text, over ``repeat`` calls or as many as the time limit allows."""
-    golden = read_golden(model.manifest.folder, model.manifest.golden.drawn)
+    manifest = model.manifest
+    golden = read_golden(manifest.folder / manifest.golden_file, manifest.golden.drawn)
     args, kwargs = golden_arguments(
-        model.manifest,
+        manifest,
         golden,
         partial(_on_device, model.device),
     )

@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from .arrays.frameworks import stream_handle
 from .checks.debugging import debug_mode
@@ -19,17 +19,22 @@ from .devices.device import Device, active
 from .devices.timing import hardware
 from .errors import AotpackError, ArgumentError, DeviceError, PackageError, did_you_mean
 from .files.checked import read_checked
+from .graph.derivations import Derivations, joined
 from .interface.keywords import naming_keywords
+from .interface.package import Held, Options, Package, Parts
 from .manifest import Manifest, read_manifest
 from .memory.layout import Loaded
 from .memory.weights import sidecar_name_of, weights_file
-from .model import Model, Options, Parts
+from .model import Methods, Model, Program
 from .plan import Form, Plan, flat
 from .safetensors import parse_safetensors
 from .torch_calls import TorchCalls
 from .tuning_file import Tuning, best_form, form_name, read_tuning
 
-CONSTANTS, WRAPPER = "constants.safetensors", "wrapper.py"
+CONSTANTS = "constants.safetensors"
+NO_PLAN = Plan((), (), ())
+PlanFunctions: TypeAlias = tuple[Callable[..., Plan], Callable[[int], Plan] | None]
+LoadedT = TypeVar("LoadedT", bound=Package)
 _TEXT = "ptx_"  # begins the targets that the driver compiles
 _numbers = itertools.count()
 
@@ -47,8 +52,8 @@ def load(
     debug: str | None = None,
     check: bool = True,
     allow_jit: bool = False,
-) -> Model:
-    """The packaged model, ready to be called.
+) -> Any:
+    """The packaged model, ready to be called; a package of several methods has them as attributes.
 
     ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``. The
     default is the first GPU, or the CPU if the package has no code for a GPU of this machine.
@@ -72,8 +77,8 @@ def load(
     options = Options(handle, concurrency, graphs, debug_mode(debug))
     times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
-    parts = _parts(manifest, port, options, times, select(port, manifest.targets, allow_jit))
-    return _bound(Model(parts), weights, check=check)
+    chosen = select(port, manifest.targets, allow_jit)
+    return _bound(_loaded(manifest, port, options, times, chosen), weights, check=check)
 
 
 def choose_device(
@@ -172,29 +177,53 @@ def folder_of(package: str | Path | ModuleType) -> Path:
     return Path(package)
 
 
-def _parts(
+def _loaded(
     manifest: Manifest, device: Device, options: Options, times: Tuning, chosen: tuple[str, int]
-) -> Parts:
-    """What a model is made of, with the quickest forms by ``times``; ``chosen`` is the target."""
+) -> Model | Methods:
+    """The package on the device, with the quickest forms by ``times``; ``chosen`` is the target."""
     target, arch = chosen
-    plan, derive = _plan_functions(manifest)
+    entries = manifest.entries
+    functions = {name: _plan_functions(one) for name, one in entries.items()}
     try:
         with active(device):
             kernels = _load_kernels(manifest, device, target)
             calls = TorchCalls(manifest, device) if manifest.calls else None
+            derivations = _derivations(manifest, functions, arch)
+            manifest = replace(manifest, derived=derivations.derived)
             program = (
-                WeightProgram(manifest, derive(arch), kernels, device, options.debug)
-                if derive
+                WeightProgram(manifest, derivations.plan, kernels, device, options.debug)
+                if derivations.derived
                 else None
             )
     except BaseException:
         device.close()
         raise
-    parts = Parts(manifest, device, target, arch, kernels, plan, program, options, calls)
-    return replace(parts, plan=_tuned(parts, times)) if manifest.choices and times else parts
+    parts = Parts(manifest, device, target, arch, kernels, program, options, calls)
+    programs = {}
+    for name, own in entries.items():
+        plan, _ = functions[name]
+        plan = _tuned(parts, plan, times) if own.choices and times else plan
+        names = {weight.name: weight.name for weight in own.weights} | {**derivations.names[name]}
+        programs[name] = Program(own, plan, names if name else None)
+    held = Held(parts)
+    return Methods(held, programs) if manifest.methods else Model(held, programs[""])
 
 
-def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
+def _derivations(
+    manifest: Manifest, functions: Mapping[str, PlanFunctions], arch: int
+) -> Derivations:
+    """The weight programs of all methods; that of an only one as it is."""
+    plans = {name: derive(arch) for name, (_, derive) in functions.items() if derive}
+    if not manifest.methods:
+        return Derivations(plans.get("", NO_PLAN), manifest.derived, {"": {}})
+    found = joined(
+        {name: (plan, manifest.methods[name].derived) for name, plan in plans.items()},
+        manifest.kernels,
+    )
+    return replace(found, names={name: found.names.get(name, {}) for name in functions})
+
+
+def _tuned(parts: Parts, plan: Callable[..., Plan], tuning: Tuning) -> Callable[..., Plan]:
     """The plan function with the quickest forms on this device."""
     choices = tuning.get((hardware(parts.device), parts.target), {})
 
@@ -203,7 +232,7 @@ def _tuned(parts: Parts, tuning: Tuning) -> Callable[..., Plan]:
         usable = [form for form, has in zip(forms, loaded, strict=True) if has]
         return usable[best_form(choices.get(key, ()), list(map(form_name, usable))) or 0]
 
-    return partial(parts.plan, pick=pick)
+    return partial(plan, pick=pick)
 
 
 def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, Loaded]:
@@ -219,7 +248,9 @@ def _load_kernels(manifest: Manifest, device: Device, target: str) -> dict[str, 
     }
 
 
-def _bound(model: Model, weights: str | Path | Mapping[str, Any] | None, *, check: bool) -> Model:
+def _bound(
+    model: LoadedT, weights: str | Path | Mapping[str, Any] | None, *, check: bool
+) -> LoadedT:
     """The model with constants and weights; closed if they cannot be bound."""
     try:
         _bind_constants(model)
@@ -231,7 +262,7 @@ def _bound(model: Model, weights: str | Path | Mapping[str, Any] | None, *, chec
 
 
 def _bind_weights(
-    model: Model, weights: str | Path | Mapping[str, Any] | None, *, check: bool
+    model: Package, weights: str | Path | Mapping[str, Any] | None, *, check: bool
 ) -> None:
     if isinstance(weights, Mapping):
         model.bind_weights(weights)
@@ -243,7 +274,7 @@ def _bind_weights(
         model.bind_weights(path, digests=manifest.weights_chunks if check and is_own else ())
 
 
-def _bind_constants(model: Model) -> None:
+def _bind_constants(model: Package) -> None:
     """Bind the constants, which no checkpoint has, from the package."""
     manifest = model.manifest
     content = read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
@@ -254,17 +285,18 @@ def _bind_constants(model: Model) -> None:
 
 def _plan_functions(
     manifest: Manifest,
-) -> tuple[Callable[..., Plan], Callable[[int], Plan] | None]:
-    """``plan`` and ``derive`` of the package's wrapper, with this runtime as its ``._runtime``.
+) -> PlanFunctions:
+    """``plan`` and ``derive`` of a method's wrapper, with this runtime as its ``._runtime``.
 
     The checked bytes are compiled: bytecode that lies beside the file is never run.
     """
-    content = read_checked(manifest.folder, WRAPPER, manifest.wrapper_sha256)
+    file = manifest.wrapper_file
+    content = read_checked(manifest.folder, file, manifest.wrapper_sha256 or "")
     name = f"_aotpack_package_{next(_numbers)}"
     wanted = "plan() and derive()" if manifest.derived else "plan()"
     package, wrapper = ModuleType(name), ModuleType(f"{name}.wrapper")
     package.__path__ = []
-    wrapper.__file__, wrapper.__package__ = str(manifest.folder / WRAPPER), name
+    wrapper.__file__, wrapper.__package__ = str(manifest.folder / file), name
     sys.modules[name] = package
     sys.modules[f"{name}._runtime"] = sys.modules[__package__]
     try:
@@ -273,7 +305,7 @@ def _plan_functions(
         plan: Callable[..., Plan] = wrapper.plan
     except (AttributeError, ImportError, SyntaxError, ValueError) as error:
         raise PackageError(
-            f"loading the package in {manifest.folder}: {WRAPPER} does not define {wanted} for "
+            f"loading the package in {manifest.folder}: {file} does not define {wanted} for "
             f"this runtime ({error}). Reinstall the package: its files are of different builds."
         ) from None
     finally:

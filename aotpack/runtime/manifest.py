@@ -6,24 +6,13 @@ add a field here and write it in ``aotpack.emit.manifest``.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from .errors import PackageError
 from .files.checked import check_sum, read_bounded
-from .files.kinds import (
-    Argument,
-    Count,
-    Error,
-    File,
-    Identifier,
-    Name,
-    Operator,
-    Sha256,
-    Small,
-    Type,
-)
+from .files.kinds import Count, Error, Identifier, Name, Sha256
 from .files.schema import INLINE, PLACE, Mismatch, OneOf, read_record, shown
 from .files.strict_json import parse_json
 from .files.sums import SUMS, read_sums
@@ -32,7 +21,11 @@ from .golden.samples import Sampled
 from .sizes import Size
 from .structures.text import labels, parameters_text, paths, structure_text
 from .structures.trees import Tree
-from .tensors import CountedSize, DerivedWeight, Formula, SizeCondition, SizeRange, Tensor, Weight
+from .tensors import Binary as Binary
+from .tensors import CountedSize, DerivedWeight, Host, SizeCondition, SizeRange, Tensor, Weight
+from .tensors import Kernel as Kernel
+from .tensors import KernelArg as KernelArg
+from .tensors import TorchCall as TorchCall
 
 SCHEMA = 2
 _MANIFEST_BYTES = 1 << 28
@@ -114,92 +107,6 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelArg:
-    """A parameter of a kernel: a pointer to ``dtype``, or an integer of ``dtype``."""
-
-    dtype: Type
-    pointer: bool
-    written: bool  # the kernel may store there
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """A kernel compiled for one target, and its launch configuration."""
-
-    file: File
-    sha256: Sha256
-    bytes: Count
-    symbol: Identifier
-    num_warps: Small
-    num_ctas: Small
-    shared: Count
-    global_scratch: Count
-    global_scratch_align: Small
-    registers: Count
-    spills: Count
-    starts_early: bool  # programmatic dependent launch
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A number of warps that the build gave up, for it spilled."""
-
-    num_warps: Small
-    spills: Count
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    name: Annotated[str, PLACE]
-    args: tuple[KernelArg, ...]
-    source: File
-    moved: Formula  # bytes that a launch moves, in the model's sizes
-    flops: Formula  # of its products
-    binaries: Mapping[Identifier, Binary]
-    refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for target, binary in self.binaries.items():
-            if binary.symbol != self.name:
-                mismatch = Mismatch(shown(binary.symbol), f"{self.name}, the kernel's name")
-                raise mismatch.within("symbol").within(target).within("binaries")
-
-
-@dataclass(frozen=True, slots=True)
-class TorchCall:
-    """An operator that torch runs; it writes the last ``results`` of the passed values.
-
-    In ``args`` and ``kwargs``, as read from JSON, {"passed": n} stands for passed value n,
-    {"dtype": name} for a type, {"float": text} for a number that JSON lacks.
-    """
-
-    operator: Operator
-    args: tuple[Argument, ...]
-    kwargs: Mapping[Identifier, Argument]
-    dtypes: tuple[Type | None, ...]  # of the passed values; None for an integer
-    results: Count
-    reason: str  # why it has no kernel
-
-    def __post_init__(self) -> None:
-        passed = len(self.dtypes)
-        if self.results > passed:
-            raise Mismatch(str(self.results), f"at most {passed}, the values passed").within(
-                "results"
-            )
-        for key, argument in (("args", [*self.args]), ("kwargs", [*self.kwargs.values()])):
-            if max(_numbers_of(argument), default=-1) >= passed:
-                raise Mismatch("a number of a passed value", f"below {passed}").within(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The requirements of CPU code."""
-
-    machine: Name
-    arch: Name
-
-
-@dataclass(frozen=True, slots=True)
 class Golden:
     """The facts about the golden data that their file does not have."""
 
@@ -215,7 +122,31 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a package with several: all that is its own. Its signature has its name."""
+
+    name: Annotated[str, PLACE]
+    signature: Annotated[Signature, INLINE]
+    uses: tuple[Name, ...]  # names of weights
+    peak_bytes: Count
+    wrapper_sha256: Sha256
+    golden: Golden
+    choices: tuple[str, ...]
+    derived: tuple[DerivedWeight, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.signature.name != self.name:
+            raise Mismatch(shown(self.signature.name), self.name).within("name")
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
+    """A package, or one of its ``methods``.
+
+    With several methods the signature of the package has a name and a version alone, and
+    ``wrapper_sha256`` is null. The manifest of one of them (``of``) has its name as ``method``.
+    """
+
     folder: Annotated[Path, PLACE]
     schema: Annotated[int, OneOf((SCHEMA,))]
     aotpack: Name
@@ -229,13 +160,54 @@ class Manifest:
     weights_chunks: tuple[Sha256, ...]  # of each ``files.chunks.CHUNK`` bytes of the weights' file
     constants_sha256: Sha256
     peak_bytes: Count
-    wrapper_sha256: Sha256
+    wrapper_sha256: Sha256 | None
     kernels: Mapping[Identifier, Kernel]
     golden: Golden
     host: Host | None
     choices: tuple[str, ...]  # keys of the launches that have several forms
     calls: Mapping[Name, TorchCall]
     derived: tuple[DerivedWeight, ...] = ()  # what the weight program computes
+    methods: Mapping[Identifier, Method] = field(default_factory=dict)
+    method: Annotated[str, OneOf(("",))] = ""
+
+    @property
+    def entries(self) -> "Mapping[str, Manifest]":
+        """The manifest of each method by its name; that of an only one is ""."""
+        return {name: self.of(name) for name in self.methods} or {"": self}
+
+    def of(self, method: str) -> "Manifest":
+        """The manifest of a method, as it would be in a package of its own."""
+        own = self.methods[method]
+        uses = frozenset(own.uses)
+        name = f"{self.signature.name}.{method}"
+        return replace(
+            self,
+            signature=replace(own.signature, name=name),
+            weights=tuple(weight for weight in self.weights if weight.name in uses),
+            peak_bytes=own.peak_bytes,
+            wrapper_sha256=own.wrapper_sha256,
+            golden=own.golden,
+            choices=own.choices,
+            derived=own.derived,
+            methods={},
+            method=method,
+        )
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The inputs and weights that a call of any method changes."""
+        signatures = (self.signature, *(one.signature for one in self.methods.values()))
+        return frozenset(name for one in signatures for name in one.updates)
+
+    @property
+    def wrapper_file(self) -> str:
+        """The module with the plan."""
+        return f"wrapper_{self.method}.py" if self.method else "wrapper.py"
+
+    @property
+    def golden_file(self) -> str:
+        """The file of golden data."""
+        return f"golden_{self.method}.safetensors" if self.method else "golden.safetensors"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -278,24 +250,48 @@ def called(manifest: Manifest) -> tuple[str, ...]:
 
 def _check(manifest: Manifest) -> None:
     """What holds between the records."""
+    _check_once("targets", manifest.targets)
+    _check_staged(manifest)
+    _check_works(manifest)
+    for name, own in manifest.methods.items():
+        unknown = {*own.uses} - {weight.name for weight in manifest.weights}
+        if unknown:
+            mismatch = Mismatch(shown(min(unknown)), "names of weights").within("uses")
+            raise mismatch.within(name).within("methods")
+        try:
+            _check_method(manifest.of(name))
+        except Mismatch as mismatch:
+            raise mismatch.within(name).within("methods") from None
+    _check_method(manifest)
+
+
+def _check_method(manifest: Manifest) -> None:
+    """What holds between the records of one method, or of a package."""
     signature = manifest.signature
     names = [tensor.name for tensor in (*signature.inputs, *signature.outputs)]
     weights = [weight.name for weight in manifest.weights]
     derived = [weight.name for weight in manifest.derived]
     words = [assertion.word for assertion in signature.assertions]
     _check_once("the tensors", [*names, *weights, *derived, *words])
-    _check_once(
-        "sizes",
-        [*(size.name for size in signature.sizes), *(size.name for size in signature.counted)],
-    )
-    _check_once("targets", manifest.targets)
-    _check_sizes(manifest)
+    given = {size.name for size in signature.sizes}
+    counted = [size.name for size in signature.counted]
+    _check_once("sizes", [*(size.name for size in signature.sizes), *counted])
+    for tensor in signature.inputs:
+        _check_known(given, tensor.shape, f"the shape of {tensor.name}")
+    known = given.union(counted)
+    for tensor in signature.outputs:
+        _check_known(known, tensor.shape, f"the shape of {tensor.name}")
+    _check_known(known, [one.holds for one in signature.conditions], "a condition")
     changeable = {*names[: len(signature.inputs)], *weights}
     for number, name in enumerate(signature.updates):
         if name not in changeable:
             accepted = "an input or a weight"
             raise Mismatch(shown(name), accepted).within(number).within("updates")
-    _check_staged(manifest)
+    is_package = manifest.wrapper_sha256 is None
+    if is_package != bool(manifest.methods):
+        raise Mismatch(shown(manifest.wrapper_sha256), "null beside methods alone").within(
+            "wrapper_sha256"
+        )
     results = len(signature.outputs) + len(signature.updates)
     is_left_out = bool(manifest.golden.note) and not manifest.golden.has_results
     if len(manifest.golden.eager_errors) != results and not is_left_out:
@@ -306,25 +302,23 @@ def _check(manifest: Manifest) -> None:
 def _check_staged(manifest: Manifest) -> None:
     """What nothing but the weight program reads is neither state, nor constant, nor packed."""
     behind = [*manifest.weights[1:], None]
+    changed = manifest.changed
+    has_program = bool(manifest.derived) or any(one.derived for one in manifest.methods.values())
     for number, (weight, after) in enumerate(zip(manifest.weights, behind, strict=False)):
         is_packed = weight.follows or (after is not None and after.follows)
-        is_kept = is_packed or weight.constant or weight.name in manifest.signature.updates
-        if weight.staged and (is_kept or not manifest.derived):
+        is_kept = is_packed or weight.constant or weight.name in changed
+        if weight.staged and (is_kept or not has_program):
             accepted = "false for a weight that is needed later"
             raise Mismatch("true", accepted).within("staged").within(number).within("weights")
 
 
-def _check_sizes(manifest: Manifest) -> None:
-    """Every size expression is in the sizes of the model."""
-    signature, kernels = manifest.signature, manifest.kernels.values()
-    given = {size.name for size in signature.sizes}
-    known = given | {size.name for size in signature.counted}
-    for tensor in signature.inputs:
-        _check_known(given, tensor.shape, f"the shape of {tensor.name}")
-    for tensor in signature.outputs:
-        _check_known(known, tensor.shape, f"the shape of {tensor.name}")
-    _check_known(known, [one.holds for one in signature.conditions], "a condition")
-    for kernel in kernels:
+def _check_works(manifest: Manifest) -> None:
+    """The work of kernels is in the sizes of the methods."""
+    known = set[str]()
+    for one in manifest.entries.values():
+        known |= {size.name for size in one.signature.sizes}
+        known |= {size.name for size in one.signature.counted}
+    for kernel in manifest.kernels.values():
         _check_known(known, (kernel.moved, kernel.flops), f"the work of {kernel.name}")
 
 
@@ -340,10 +334,3 @@ def _check_once(what: str, names: Iterable[str]) -> None:
     name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
     if count > 1:
         raise Mismatch(f"{shown(name)} {count} times", "different names").within(what)
-
-
-def _numbers_of(argument: Any) -> list[int]:
-    """The passed values that an argument takes."""
-    if isinstance(argument, list):
-        return [number for part in argument for number in _numbers_of(part)]
-    return [argument["passed"]] if isinstance(argument, dict) and "passed" in argument else []

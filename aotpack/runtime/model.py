@@ -5,16 +5,13 @@ plan and issues it. It allocates only outputs, and synchronises only for numpy a
 """
 
 import sys
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
-from pathlib import Path
-from types import GenericAlias, TracebackType
+from types import GenericAlias
 from typing import Any, ClassVar, TypeVar
 
-from .arrays.device_array import DeviceArray
 from .arrays.frameworks import Framework, Frameworks
 from .binding import Binder
 from .checks.assertions import Assertions
@@ -29,18 +26,15 @@ from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call, needs_copy
 from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan, check_types
-from .derive import WeightProgram
-from .devices.device import Device, active, is_host
+from .devices.device import is_host
 from .errors import AotpackError, ArgumentError
 from .interface.listing import TensorInfo, inputs_of, outputs_of
+from .interface.package import Held, Package
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded
-from .memory.pool import ArenaPool
-from .memory.weights import Weights
 from .plan import Plan
 from .prepare import Prepared, prepare
-from .safetensors import read_safetensors
 from .staging import (
     POINTER_ALIGNMENT,
     CheckedCall,
@@ -53,69 +47,47 @@ from .staging import (
 from .structures.trees import unflattener
 from .torch_calls import TorchCalls
 
-ResultT = TypeVar("ResultT")
 CHECKED_KEPT = 1024
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How calls are run: the options of ``load``."""
-
-    stream: int | None
-    concurrency: int
-    graphs: bool
-    debug: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a loaded package."""
+class Program:
+    """What a method has of its own; ``names`` are those of its weights in the package."""
 
     manifest: Manifest
-    device: Device
-    target: str
-    arch: int
-    kernels: Mapping[str, Loaded]
     plan: Callable[..., Plan]
-    weight_program: WeightProgram | None
-    options: Options
-    calls: TorchCalls | None
+    names: Mapping[str, str] | None = None  # None: all weights, by their own names
 
 
-class Model:
-    """A packaged model on one device. Calls may come from any thread."""
+class Method:
+    """A method of a loaded package. Calls may come from any thread."""
 
-    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
-
-    def __init__(self, parts: Parts) -> None:
-        self.signature: Signature = parts.manifest.signature
-        self.targets: tuple[str, ...] = parts.manifest.targets
-        self.target: str = parts.target
-        self.manifest = parts.manifest
-        self.device: Device = parts.device
-        self._parts = parts
+    def __init__(self, held: Held, program: Program) -> None:
+        parts, manifest = held.parts, program.manifest
+        self.signature: Signature = manifest.signature
+        self.manifest = manifest
+        self.device = parts.device
+        self._held, self._program = held, program
+        self._pool, self._weights = held.pool, held.weights
+        self._key: tuple[str, ...] = (manifest.method,) if manifest.method else ()
         self._stream = parts.options.stream
         self._binder = Binder(self.signature)
         is_ordered = any(tensor.order for tensor in self.signature.inputs)
         self._frameworks = Frameworks(parts.device, self._stream, with_strides=is_ordered)
-        name, updates = self.signature.name, self.signature.updates
-        self._weights = Weights(parts.manifest, parts.device, parts.weight_program)
         self._changed = changed_inputs(self.signature)
-        self._has_state = len(updates) > len(self._changed)
-        # Calls that change state are serialised.
-        limit = 1 if self._has_state else parts.options.concurrency
-        self._pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
+        self._has_state = len(self.signature.updates) > len(self._changed)
         self._checked: dict[Hashable, CheckedCall] = {}
         self._arranged = unflattener(self.signature.result)
+        name = self.signature.name
         self._assertions = Assertions(name, parts.device, self.signature.assertions)
+        self._has_assertions = bool(self._assertions)
+        held.assertions.append(self._assertions)
         # A call that synchronises raises its own failed assertions.
         self._is_waited_for = is_host(parts.device) or parts.options.debug is not None
-        held = self._pool, self._weights, self._assertions, self.device
-        self._finalizer = weakref.finalize(self, _release, *held)
-        self._finalizer.atexit = False  # at exit the process frees all memory
 
     def __repr__(self) -> str:
-        return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
+        return f"<Method {self.signature.name} on {self.device.name}>"
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -130,35 +102,33 @@ class Model:
     @property
     def memory(self) -> int:
         """Peak device bytes of one call at the largest sizes: weights and intermediates."""
-        return self._weights.total + self.manifest.peak_bytes
+        names = self._program.names
+        weights = self._weights.total if names is None else self._weights.bytes_of(names.values())
+        return weights + self.manifest.peak_bytes
+
+    @property
+    def target(self) -> str:
+        """The target whose binaries run."""
+        return self._held.parts.target
 
     @property
     def kernels(self) -> Mapping[str, Loaded]:
         """The kernels of the chosen target."""
-        return self._parts.kernels
+        return self._held.parts.kernels
 
     @property
     def calls(self) -> TorchCalls | None:
         """The operators that torch runs between launches, if any."""
-        return self._parts.calls
+        return self._held.parts.calls
 
     def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
         """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""
-        return self._parts.plan(self._parts.arch, *sizes, pick=pick)
+        return self._program.plan(self._held.parts.arch, *sizes, pick=pick)
 
     def weight_places(self) -> dict[str, tuple[int, int]]:
         """The address of each weight, and its bytes with those of the weights that follow it."""
         self._pool.check_open("asking for the weights of")
-        return self._weights.places()
-
-    @property
-    def state(self) -> dict[str, DeviceArray]:
-        """The buffers that calls change, by name: views of the model's memory after all calls.
-
-        Writing to them (through DLPack) changes the state before the next call. Their memory lives
-        as long as a view, even if the model is closed.
-        """
-        return self._exclusively("reading the state of", self._views)
+        return self._named_here(self._weights.places())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's result, in the caller's framework and on the caller's stream.
@@ -176,90 +146,6 @@ class Model:
             if entered:
                 device.leave()
         return self._arranged(results)
-
-    def synchronize(self) -> None:
-        """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
-        self._exclusively("waiting for", self._wait)
-
-    def bind_weights(
-        self,
-        mapping: Mapping[str, Any] | str | Path,
-        strict: bool = True,
-        digests: Sequence[str] = (),
-    ) -> None:
-        """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
-
-        A state_dict of the model is accepted: entries that the package does not use are ignored.
-        Names that the model does not have are refused. ``digests`` are the sha256 of a file's
-        chunks (``manifest.weights_chunks``), which are checked as it is read.
-
-        Waits for calls in flight. The tensors are copied and may be freed afterwards.
-        """
-        given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
-
-        def bind() -> None:
-            self.device.synchronize(None)
-            self._pool.forget()  # the addresses in plans may change
-            self._weights.bind(given, self._frameworks, strict=strict, digests=digests)
-
-        self._exclusively("binding weights to", bind)
-
-    def poison(self) -> None:
-        """Fill the memory of intermediates with NaN, to expose reads of unwritten memory."""
-
-        def poison() -> None:
-            self.device.synchronize(None)
-            self._pool.poison()
-
-        self._exclusively("poisoning", poison)
-
-    def close(self) -> None:
-        """Wait for calls in flight and free all device memory; a second close does nothing.
-
-        Raises AssertionFailed for a failed assertion that no call has raised.
-        """
-        try:
-            if self._assertions and not self._pool.is_closed:
-                self.synchronize()
-        finally:
-            self._close()
-
-    def __enter__(self) -> "Model":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._close()
-
-    def _close(self) -> None:
-        """Free everything. After an exception in it, another call frees the rest."""
-        if self._finalizer.alive:
-            _release(self._pool, self._weights, self._assertions, self.device)
-            self._finalizer.detach()
-
-    def _exclusively(self, doing: str, work: Callable[[], ResultT]) -> ResultT:
-        """The result of ``work``, on this device; no call is in flight meanwhile."""
-        with active(self.device):
-            return self._pool.exclusively(doing, work)
-
-    def _wait(self) -> None:
-        self.device.synchronize(None)
-        self._assertions.raise_failed()
-
-    def _views(self) -> dict[str, DeviceArray]:
-        self._wait()
-        block = self._weights.block
-        return {
-            weight.name: DeviceArray.over(self.device, address, weight.shape, weight.dtype, block)
-            for weight, address in self._weights.state()
-        }
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         try:
@@ -282,15 +168,15 @@ class Model:
             state = self._weights.state()
             check_not_state(self.signature, state, addresses, checked.input_bytes)
         capture = self.device.capture(stream)
-        if self._assertions and not capture and self._assertions.is_any_set:
-            self.synchronize()
-        recording = (capture, stream, checked.sizes) if capture else None
+        if self._has_assertions and not capture and self._assertions.is_any_set:
+            self._held.synchronize()
+        recording = (capture, stream, checked.key) if capture else None
         arena = self._pool.take(sys._getframe(), stream, recording)
         failed = None
         try:
             results = self._issue(arena, checked, addresses, caller, stream)
-            if arena.flags and (self._is_waited_for or caller.name == "numpy"):
-                failed = self._assertions.failure(arena.flags)
+            if self._has_assertions and (self._is_waited_for or caller.name == "numpy"):
+                failed = self._assertions.failure(arena.flags[self._key])
         except BaseException:
             self._pool.drop(arena)
             raise
@@ -307,7 +193,7 @@ class Model:
         caller: Framework,
         stream: int,
     ) -> list[Any]:
-        prepared = arena.plan(checked.sizes) or self._prepare(arena, checked.sizes, stream)
+        prepared = arena.plan(checked.key) or self._prepare(arena, checked, stream)
         late = prepared.late
         if late is None:
             specs: Sequence[Any] = prepared.outputs
@@ -341,39 +227,47 @@ class Model:
             for index, (tensor, one) in enumerate(zip(self.signature.inputs, seen, strict=True))
             if needs_copy(tensor, one)
         )
-        checked = CheckedCall(tuple(sizes.values()), uploads, input_bytes, copies)
+        found = tuple(sizes.values())
+        checked = CheckedCall(found, (*self._key, *found), uploads, input_bytes, copies)
         if len(self._checked) >= CHECKED_KEPT:
             self._checked.clear()
         self._checked[facts] = checked
         return checked
 
-    def _prepare(self, arena: Arena[Prepared], sizes: tuple[int, ...], stream: int) -> Prepared:
-        parts = self._parts
-        plan = parts.plan(parts.arch, *sizes)
+    def _prepare(self, arena: Arena[Prepared], checked: CheckedCall, stream: int) -> Prepared:
+        parts, sizes = self._held.parts, checked.sizes
+        plan = self._program.plan(parts.arch, *sizes)
         check_plan(self.manifest, plan, sizes)
-        if self._assertions and arena.flags is None:
-            arena.flags = self._assertions.new_flags()
-        flags = arena.flags.addresses if arena.flags else {}
+        if self._has_assertions and self._key not in arena.flags:
+            arena.flags[self._key] = self._assertions.new_flags()
+        flags = arena.flags.get(self._key)
         prepared = prepare(
             self.signature,
             plan,
             parts.kernels,
-            {**self._weights.addresses(), **flags},
+            self._named_here(self._weights.addresses()) | (flags.addresses if flags else {}),
             arena,
             parts.device,
             parts.calls,
             stream=stream,
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
-            check=partial(self._assertions.raise_failed, arena.flags) if arena.flags else None,
+            check=partial(self._assertions.raise_failed, flags) if flags else None,
             sizes={size.name: n for size, n in zip(self.signature.sizes, sizes, strict=True)},
             check_rest=partial(check_types, self.manifest),
         )
-        arena.keep(sizes, prepared)
+        arena.keep(checked.key, prepared)
         return prepared
 
+    def _named_here(self, weights: dict[str, ValueT]) -> dict[str, ValueT]:
+        """What the package knows of its weights, by this method's names."""
+        names = self._program.names
+        if names is None:
+            return weights
+        return {own: weights[name] for own, name in names.items() if name in weights}
+
     def _watch(self, plan: Plan, sizes: tuple[int, ...]) -> Watch | None:
-        mode = self._parts.options.debug
+        mode = self._held.parts.options.debug
         if mode is None:
             return None
         found = lengths_of(self.manifest, sizes, plan)
@@ -390,11 +284,62 @@ class Model:
         return error
 
 
-def _release(
-    pool: ArenaPool[Prepared], weights: Weights, assertions: Assertions, device: Device
-) -> None:
-    with active(device):
-        pool.close()
-        weights.free()
-        assertions.free()
-    device.close()
+class Model(Method, Package):
+    """A packaged model on one device: its only method, and what it is made of."""
+
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
+
+    def __init__(self, held: Held, program: Program) -> None:
+        Package.__init__(self, held)
+        Method.__init__(self, held, program)
+
+    def __repr__(self) -> str:
+        return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """The only method, which has no name."""
+        return {"": self}
+
+
+class Methods(Package):
+    """A package with several methods, which are its attributes: ``model.decode(x)``."""
+
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+
+    def __init__(self, held: Held, programs: Mapping[str, Program]) -> None:
+        super().__init__(held)
+        self.methods: Mapping[str, Method] = {
+            name: Method(held, program) for name, program in programs.items()
+        }
+        self.__dict__.update(self.methods)
+
+    def __repr__(self) -> str:
+        name = self.manifest.signature.name
+        return f"<Model {name} with {', '.join(self.methods)} on {self.device.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: which method is meant is not said."""
+        name = self.manifest.signature.name
+        calls = " or ".join(f"model.{one}(...)" for one in self.methods)
+        raise ArgumentError(f"calling {name}: it has several methods; call {calls}")
+
+    @property
+    def signature(self) -> Mapping[str, Signature]:
+        """The signature of each method."""
+        return {name: one.signature for name, one in self.methods.items()}
+
+    @property
+    def inputs(self) -> Mapping[str, tuple[TensorInfo, ...]]:
+        """The inputs of each method."""
+        return {name: one.inputs for name, one in self.methods.items()}
+
+    @property
+    def outputs(self) -> Mapping[str, tuple[TensorInfo, ...]]:
+        """The outputs of each method."""
+        return {name: one.outputs for name, one in self.methods.items()}
+
+    @property
+    def memory(self) -> int:
+        """Peak device bytes at the largest sizes: all weights, and the largest intermediates."""
+        return self._weights.total + self.manifest.peak_bytes

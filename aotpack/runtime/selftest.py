@@ -16,10 +16,11 @@ from .errors import VerifyError
 from .files.inventory import differences
 from .golden.data import read_golden
 from .golden.law import Check, compare, limits_of
+from .interface.package import Package
 from .loading import folder_of, load
 from .manifest import Manifest, Signature, called, read_manifest
 from .memory.weights import sidecar_name_of, weights_file
-from .model import Model
+from .model import Method
 from .safetensors import Stored
 from .structures.trees import flatten, unflatten
 from .tensors import Tensor
@@ -48,9 +49,10 @@ class Report:
 
     def __str__(self) -> str:
         if self.left_out:
+            told = "\n".join([*map(str, self.checks), f"no golden data: {self.left_out}"])
             return (
-                f"no golden data: {self.left_out}\nNothing was compared. Compare with the model: "
-                f"aotpack verify WHEEL --against MODEL\nload: {self._promise()}"
+                f"{told}\nNothing was compared{' there' if self.checks else ''}. Compare with the "
+                f"model: aotpack verify WHEEL --against MODEL\nload: {self._promise()}"
             )
         return "\n".join([*map(str, self.checks), f"load and call: {self._promise()}"])
 
@@ -79,27 +81,33 @@ def verify(
     """
     check_files(folder_of(package))
     with watch() as actions, load(package, device, weights=weights) as model:
-        facts = model.manifest.golden
-        left_out = "" if facts.has_results or not facts.note else facts.note
-        checks = () if left_out else check_golden(model)
+        checks: list[Check] = []
+        notes: list[str] = []
+        for name, method in model.methods.items():
+            facts = method.manifest.golden
+            if facts.has_results or not facts.note:
+                checks += check_golden(model, method)
+            else:
+                notes.append(f"{name and f'{name}: '}{facts.note}")
     check_weights(model.manifest, None if weights is None else Path(weights))
-    return Report(checks, tuple(actions), called(model.manifest), left_out)
+    return Report(tuple(checks), tuple(actions), called(model.manifest), "; ".join(notes))
 
 
-def check_golden(model: Model) -> tuple[Check, ...]:
+def check_golden(model: Package, method: Method) -> tuple[Check, ...]:
     """Check outputs and in-place changes on the golden inputs against the reference.
 
     On a GPU the worst of several calls counts; the last runs as a graph. Memory is poisoned between
-    calls, so that none can reuse the values of another.
+    calls, so that none can reuse the values of another. Afterwards the state is what it was.
     """
-    golden = read_golden(model.manifest.folder, model.manifest.golden.drawn)
+    manifest = method.manifest
+    golden = read_golden(manifest.folder / manifest.golden_file, manifest.golden.drawn)
     state = {name: array.stored() for name, array in model.state.items()}
     runs = []
     for _ in range(1 if is_host(model.device) else _CALLS):
+        model.poison()
+        runs.append(_golden_run(model, method, golden))
         for name, array in model.state.items():
             array.fill(state[name])
-        model.poison()
-        runs.append(_golden_run(model, golden))
     return tuple(max(checks, key=_severity) for checks in zip(*runs, strict=True))
 
 
@@ -107,15 +115,15 @@ def _severity(check: Check) -> tuple[bool, float, int]:
     return not check.is_passed, check.error, check.differing
 
 
-def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
+def _golden_run(model: Package, method: Method, golden: Mapping[str, Stored]) -> list[Check]:
     """The checks of one call."""
-    signature = model.signature
+    signature, manifest = method.signature, method.manifest
     given = {spec.name: _given(golden[f"inputs/{spec.name}"], spec) for spec in signature.inputs}
     args, kwargs = _arranged(signature, list(given.values()))
     results: list[Any] = []
-    flatten(signature.result, model(*args, **kwargs), "the result", results)
+    flatten(signature.result, method(*args, **kwargs), "the result", results)
     dtypes = {t.name: t.dtype for t in signature.inputs}
-    dtypes |= {weight.name: weight.dtype for weight in model.manifest.weights}
+    dtypes |= {weight.name: weight.dtype for weight in manifest.weights}
     state = model.state
     found = [
         (label, f"outputs/{spec.name}", _on_host(result), spec.dtype)
@@ -126,10 +134,11 @@ def _golden_run(model: Model, golden: Mapping[str, Stored]) -> list[Check]:
         left = present(given[name], dtypes[name]) if is_input else state[name].numpy()
         label = f"{'input' if is_input else 'state'} {name}"
         found.append((label, f"updates/{name}", left, dtypes[name]))
-    facts = model.manifest.golden
+    facts = manifest.golden
+    head = f"{manifest.method}: " if manifest.method else ""
     return [
         compare(
-            label,
+            head + label,
             array,
             golden[key].data,
             dtype,

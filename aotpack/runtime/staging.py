@@ -18,11 +18,13 @@ POINTER_ALIGNMENT = 16
 class CheckedCall:
     """A call that passed the guards.
 
-    ``uploads`` are the arguments to copy to the device, ``copies`` those that their framework has
-    to copy or convert before.
+    ``key`` names the plan: the sizes, behind the method if there are several. ``uploads`` are the
+    arguments to copy to the device, ``copies`` those that their framework has to copy or convert
+    before.
     """
 
     sizes: tuple[int, ...]
+    key: tuple[int | str, ...]
     uploads: frozenset[int]
     input_bytes: tuple[int, ...]
     copies: Copies = ()

@@ -1,12 +1,24 @@
-"""The manifest's records of tensors: inputs and outputs with their sizes, weights."""
+"""The manifest's records of tensors with their sizes, kernels, and operators that torch runs."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
-from .files.kinds import MOST, Count, Identifier, Name, Positive, Type
-from .files.schema import InRange, Mismatch, Parsed, shown
+from .files.kinds import (
+    MOST,
+    Argument,
+    Count,
+    File,
+    Identifier,
+    Name,
+    Operator,
+    Positive,
+    Sha256,
+    Small,
+    Type,
+)
+from .files.schema import PLACE, InRange, Mismatch, Parsed, shown
 from .sizes import Size
 
 MOST_DIMENSIONS = 64
@@ -144,3 +156,96 @@ def _check_rank(shape: tuple[Any, ...]) -> None:
     if len(shape) > MOST_DIMENSIONS:
         found = f"a list of {len(shape)}"
         raise Mismatch(found, f"at most {MOST_DIMENSIONS} dimensions").within("shape")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArg:
+    """A parameter of a kernel: a pointer to ``dtype``, or an integer of ``dtype``."""
+
+    dtype: Type
+    pointer: bool
+    written: bool  # the kernel may store there
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel compiled for one target, and its launch configuration."""
+
+    file: File
+    sha256: Sha256
+    bytes: Count
+    symbol: Identifier
+    num_warps: Small
+    num_ctas: Small
+    shared: Count
+    global_scratch: Count
+    global_scratch_align: Small
+    registers: Count
+    spills: Count
+    starts_early: bool  # programmatic dependent launch
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A number of warps that the build gave up, for it spilled."""
+
+    num_warps: Small
+    spills: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: Annotated[str, PLACE]
+    args: tuple[KernelArg, ...]
+    source: File
+    moved: Formula  # bytes that a launch moves, in the model's sizes
+    flops: Formula  # of its products
+    binaries: Mapping[Identifier, Binary]
+    refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for target, binary in self.binaries.items():
+            if binary.symbol != self.name:
+                mismatch = Mismatch(shown(binary.symbol), f"{self.name}, the kernel's name")
+                raise mismatch.within("symbol").within(target).within("binaries")
+
+
+@dataclass(frozen=True, slots=True)
+class TorchCall:
+    """An operator that torch runs; it writes the last ``results`` of the passed values.
+
+    In ``args`` and ``kwargs``, as read from JSON, {"passed": n} stands for passed value n,
+    {"dtype": name} for a type, {"float": text} for a number that JSON lacks.
+    """
+
+    operator: Operator
+    args: tuple[Argument, ...]
+    kwargs: Mapping[Identifier, Argument]
+    dtypes: tuple[Type | None, ...]  # of the passed values; None for an integer
+    results: Count
+    reason: str  # why it has no kernel
+
+    def __post_init__(self) -> None:
+        passed = len(self.dtypes)
+        if self.results > passed:
+            raise Mismatch(str(self.results), f"at most {passed}, the values passed").within(
+                "results"
+            )
+        for key, argument in (("args", [*self.args]), ("kwargs", [*self.kwargs.values()])):
+            if max(_numbers_of(argument), default=-1) >= passed:
+                raise Mismatch("a number of a passed value", f"below {passed}").within(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The requirements of CPU code."""
+
+    machine: Name
+    arch: Name
+
+
+def _numbers_of(argument: Any) -> list[int]:
+    """The passed values that an argument takes."""
+    if isinstance(argument, list):
+        return [number for part in argument for number in _numbers_of(part)]
+    return [argument["passed"]] if isinstance(argument, dict) and "passed" in argument else []

@@ -1,7 +1,8 @@
 """MODEL on the command line -> module, example inputs and options in the file.
 
 A model file defines ``model`` or ``get_model()``, and ``example_inputs`` or ``get_inputs()``;
-optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords.
+optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords. Or it
+defines ``methods`` or ``get_methods()``: a dict of ``Method`` by name.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UsageError
 from aotpack.importable import importable
+from aotpack.trace.methods import Method
 from aotpack.trace.saved import load_program
 from aotpack.trace.source import shown_frame
 
@@ -31,9 +33,9 @@ _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model with the arguments of ``trace``."""
+    """A model with the arguments of ``trace``, or methods by name without any."""
 
-    module: nn.Module | ExportedProgram
+    module: nn.Module | ExportedProgram | Mapping[str, Method]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     dynamic_shapes: Any
@@ -106,16 +108,25 @@ def _import(name: str) -> ModuleType:
 def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Loaded:
     path = Path(module.__file__) if module.__file__ else None
     with _explained(spec, path):
-        model = _model(module, attr, spec)
-        args, kwargs = _inputs(module, spec)
+        model = _methods(module, attr) or _model(module, attr, spec)
+        is_module = not isinstance(model, Mapping)
+        args, kwargs = _inputs(module, spec) if is_module else ((), {})
     return Loaded(
         module=model,
         args=args,
         kwargs=kwargs,
-        dynamic_shapes=getattr(module, "dynamic_shapes", None),
+        dynamic_shapes=getattr(module, "dynamic_shapes", None) if is_module else None,
         name=str(getattr(module, "name", None) or _identifier(name)),
         version=str(getattr(module, "version", None) or "0.1.0"),
     )
+
+
+def _methods(module: ModuleType, attr: str) -> Mapping[str, Method] | None:
+    """The methods by name, if that is what the file or the attribute defines."""
+    found = getattr(module, attr or "methods", None)
+    if found is None and not attr and callable(getattr(module, "get_methods", None)):
+        found = module.get_methods()
+    return found if isinstance(found, Mapping) else None
 
 
 def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProgram:
@@ -124,7 +135,7 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
     if found is None:
         raise TraceError(
             f"loading {spec}: it defines no {' or '.join(names)}; "
-            + ("check the name after the colon" if attr else "define model = ... or get_model()")
+            + ("check the name after the colon" if attr else "define model = ... or methods = ...")
         )
     value = getattr(module, found)
     if not isinstance(value, (nn.Module, ExportedProgram, type)) and callable(value):

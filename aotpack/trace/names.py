@@ -148,6 +148,7 @@ def _taken(graph: Graph) -> frozenset[str]:
     signature = graph.signature
     tensors = [spec.name for spec in (*signature.inputs, *signature.outputs)]
     sizes = [size.name for size in signature.sizes]
+    sizes += [one.size.name for one in signature.counted]
     words = [one.word for one in signature.assertions]
     return frozenset([*tensors, *sizes, *words, *(node.name for node in every_node(graph.nodes))])
 

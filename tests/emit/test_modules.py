@@ -19,14 +19,14 @@ def names_of(text: str) -> set[str]:
 
 
 def test_no_class_of_a_model_takes_a_name_of_the_module() -> None:
-    plain = names_of(init_text(IDENTITY, tiny().rendered.signature))
+    plain = names_of(init_text(IDENTITY, tiny().rendered))
     assert {name for name in plain if not name.startswith("_")} <= TAKEN
 
 
 def test_classes_of_a_model_are_in_its_module() -> None:
     other = Tree("record", (LEAF,), ("x",), name="load", fields=("x", "y"))
     product = tiny(args=Tree("tuple", (PAIR,)), result=Tree("list", (PAIR, other)))
-    text = init_text(IDENTITY, product.rendered.signature)
+    text = init_text(IDENTITY, product.rendered)
     assert {"Pair", "load_", "container"} <= names_of(text)
     assert "Pair = container('named', 'Pair', ('x',))\n" in text
     assert "load_ = container('record', 'load', ('x', 'y'))\n" in text

@@ -26,7 +26,7 @@ def test_only_arguments_that_kernels_cannot_use_are_copied(shift: int, is_upload
     arena: Arena[Any] = Arena(device)
     address = device.alloc(64) + shift
     ctypes.memset(address, 7, 8)
-    checked = CheckedCall((), frozenset([0] if is_upload else []), (8, 0))
+    checked = CheckedCall((), (), frozenset([0] if is_upload else []), (8, 0))
     (staged, empty) = stage_inputs(device, arena, checked, [address, 3], 0)
     assert (staged == address) is not (is_upload or bool(shift))
     assert ctypes.string_at(staged, 8) == bytes([7] * 8) and empty == 3

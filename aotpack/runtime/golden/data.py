@@ -7,9 +7,9 @@ from ..safetensors import Stored, read_safetensors
 from .drawn import Drawn
 
 
-def read_golden(folder: Path, drawn: Mapping[str, Drawn]) -> Mapping[str, Stored]:
+def read_golden(file: Path, drawn: Mapping[str, Drawn]) -> Mapping[str, Stored]:
     """All tensors by name: inputs/NAME, outputs/NAME, updates/NAME, and limits of results."""
-    tensors = dict(read_safetensors(folder / "golden.safetensors"))
+    tensors = dict(read_safetensors(file))
     for name, one in drawn.items():
         tensors[f"inputs/{name}"] = Stored(one.dtype, one.shape, one.stored())
     return tensors

@@ -1,1 +1,4 @@
-"""What callers see beside the call: ``keywords`` of functions, ``listing`` of tensors."""
+"""What callers see beside the call.
+
+``package`` (what methods share), ``keywords`` of functions, ``listing`` of tensors.
+"""

@@ -41,8 +41,8 @@ class Arena(Generic[PlanT]):
         self._staging: dict[Hashable, Block] = {}
         self._rests: dict[Hashable, Block] = {}  # memory of what waits for sizes
         self.generation = 0  # counts how often that has moved
-        self._plans: OrderedDict[tuple[int, ...], PlanT] = OrderedDict()
-        self.flags: AssertionFlags | None = None  # of its calls' assertions
+        self._plans: OrderedDict[Hashable, PlanT] = OrderedDict()
+        self.flags: dict[Hashable, AssertionFlags] = {}  # of its calls' assertions, by method
         self.stream: int | None = None  # that of the last call
 
     @property
@@ -50,16 +50,16 @@ class Arena(Generic[PlanT]):
         """The address of the intermediates; 0 for none."""
         return self._memory.address if self._memory else 0
 
-    def plan(self, sizes: tuple[int, ...]) -> PlanT | None:
-        """The cached plan for these sizes."""
-        plan = self._plans.get(sizes)
+    def plan(self, key: Hashable) -> PlanT | None:
+        """The cached plan of a method for some sizes."""
+        plan = self._plans.get(key)
         if plan is not None:
-            self._plans.move_to_end(sizes)
+            self._plans.move_to_end(key)
         return plan
 
-    def keep(self, sizes: tuple[int, ...], plan: PlanT) -> None:
+    def keep(self, key: Hashable, plan: PlanT) -> None:
         """Cache a plan; evicts the least recently used one beyond the limit."""
-        self._plans[sizes] = plan
+        self._plans[key] = plan
         if len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
 

@@ -1,6 +1,6 @@
 """The weights that the weight program computes: one device allocation."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Protocol
 
 from ..devices.block import Block
@@ -40,6 +40,11 @@ class DerivedWeights:
         self._device, self._weights = device, weights
         self._block: Block | None = None
         self.total = sum(align(weight.bytes) for weight in weights)
+
+    def bytes_of(self, names: Iterable[str]) -> int:
+        """The bytes of those of them that are named."""
+        wanted = {*names}
+        return sum(align(weight.bytes) for weight in self._weights if weight.name in wanted)
 
     def reserve(self) -> None:
         """Allocate their memory; padding between rows is zero from then on."""

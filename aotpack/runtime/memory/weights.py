@@ -41,7 +41,7 @@ class Weights:
     ) -> None:
         weights = manifest.weights
         self._model, self._device, self._weights = manifest.signature.name, device, weights
-        self._unused, self._updates = manifest.unused, frozenset(manifest.signature.updates)
+        self._unused, self._updates = manifest.unused, manifest.changed
         self._by_name = {
             name: weight for weight in weights for name in (weight.name, *weight.names)
         }
@@ -68,6 +68,12 @@ class Weights:
         self.total = self._kept_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
+
+    def bytes_of(self, names: Iterable[str]) -> int:
+        """The device bytes of these weights and derived ones, once the weight program has run."""
+        sizes = {weight.name: weight.size for weight in self._weights}
+        kept = sum(align(sizes[name]) for name in {*names} & self._offsets.keys())
+        return kept + self._derived.bytes_of(names)
 
     @property
     def block(self) -> Block | None:

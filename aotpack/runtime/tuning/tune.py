@@ -23,7 +23,7 @@ from ..golden.data import read_golden
 from ..loading import load
 from ..memory.arena import Arena
 from ..memory.packing import align, pack
-from ..model import Model
+from ..model import Method
 from ..plan import Branch, Call, Control, Form, Launch, Loop, Place, Plan, SizeRead, flat
 from ..prepare import Prepared, prepare
 from ..safetensors import Stored
@@ -58,15 +58,25 @@ def tune(
                 f"tuning {manifest.signature.name}: the package holds one form of every kernel. "
                 "Build it with --candidates 2 or more."
             )
-        golden = read_golden(manifest.folder, manifest.golden.drawn)
         found: dict[str, tuple[Times, ...]] = {}
-        time_at = partial(_time_plan, model, golden, found, report)
-        mains = main_sizes(model, golden)
-        for sizes in mains:
-            time_at(sizes, again=True)
-        for sizes in single_sizes(model, mains[0]):
-            time_at(sizes, again=False)
+        for method in model.methods.values():
+            if method.manifest.choices:
+                _time_method(method, found, report)
         return {(hardware(model.device), model.target): dict(sorted(found.items()))}
+
+
+def _time_method(
+    model: Method, found: dict[str, tuple[Times, ...]], report: Callable[[str], None]
+) -> None:
+    """Time the launches of a method at its sizes."""
+    manifest = model.manifest
+    golden = read_golden(manifest.folder / manifest.golden_file, manifest.golden.drawn)
+    time_at = partial(_time_plan, model, golden, found, report)
+    mains = main_sizes(model, golden)
+    for sizes in mains:
+        time_at(sizes, again=True)
+    for sizes in single_sizes(model, mains[0]):
+        time_at(sizes, again=False)
 
 
 def tune_into(
@@ -86,7 +96,7 @@ def tune_into(
 
 
 def _time_plan(
-    model: Model,
+    model: Method,
     golden: Mapping[str, Stored],
     found: dict[str, tuple[Times, ...]],
     report: Callable[[str], None],
@@ -136,7 +146,7 @@ class _PlanTimer:
 
     def __init__(
         self,
-        model: Model,
+        model: Method,
         golden: Mapping[str, Stored],
         sizes: Mapping[str, int],
         plan: Plan,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..checks.guards import sizes_of
 from ..devices.device import is_host
-from ..model import Model
+from ..model import Method
 from ..plan import Launch, first
 from ..safetensors import Stored
 from ..tensors import SizeRange
@@ -27,7 +27,7 @@ _GPU = Limits(16e9, 10e12)  # some ten milliseconds of a large one
 _HOST = Limits(0.25e9, 10e9)  # a fraction of a second
 
 
-def main_sizes(model: Model, golden: Mapping[str, Stored]) -> list[Sizes]:
+def main_sizes(model: Method, golden: Mapping[str, Stored]) -> list[Sizes]:
     """The example's sizes, and the largest of their ranges, halved until a call is short."""
     signature = model.signature
     example = sizes_of(signature, [golden[f"inputs/{t.name}"].shape for t in signature.inputs])
@@ -38,7 +38,7 @@ def main_sizes(model: Model, golden: Mapping[str, Stored]) -> list[Sizes]:
     return [example]
 
 
-def single_sizes(model: Model, example: Sizes) -> Iterator[Sizes]:
+def single_sizes(model: Method, example: Sizes) -> Iterator[Sizes]:
     """The example's sizes with one size replaced: by powers of two and the ends of its range."""
     for size in model.signature.sizes:
         powers = (1 << n for n in range(size.high.bit_length()))
@@ -48,7 +48,7 @@ def single_sizes(model: Model, example: Sizes) -> Iterator[Sizes]:
                 yield sizes
 
 
-def is_short(model: Model, sizes: Sizes) -> bool:
+def is_short(model: Method, sizes: Sizes) -> bool:
     """True for a call within the limits of its device."""
     limits = _HOST if is_host(model.device) else _GPU
     moved = flops = 0

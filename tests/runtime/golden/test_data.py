@@ -30,7 +30,7 @@ def with_drawn(folder: Path, facts: object) -> Path:
 
 def tensors(folder: Path) -> Mapping[str, Stored]:
     """The golden data of a package."""
-    return read_golden(folder, read_manifest(folder).golden.drawn)
+    return read_golden(folder / "golden.safetensors", read_manifest(folder).golden.drawn)
 
 
 def test_inputs_are_read_or_drawn(tmp_path: Path) -> None:

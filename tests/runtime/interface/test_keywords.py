@@ -47,6 +47,6 @@ def test_a_wrong_call_of_load(package: Path, args: tuple, keywords: dict, words:
 
 def test_a_wrong_call_of_build() -> None:
     with pytest.raises(
-        UsageError, match="missing a required argument: 'args'; accepted: module, ar"
+        UsageError, match="missing a required argument: 'args'; accepted: a module and its exam"
     ):
         aotpack.build(torch.nn.ReLU())  # type: ignore[call-arg]

@@ -1,0 +1,208 @@
+"""What the methods of a loaded package share: the device, weights and state, arenas, kernels."""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ..arrays.device_array import DeviceArray
+from ..arrays.frameworks import Frameworks
+from ..checks.assertions import Assertions
+from ..derive import WeightProgram
+from ..devices.device import Device, active
+from ..manifest import Manifest
+from ..memory.layout import Loaded
+from ..memory.pool import ArenaPool
+from ..memory.weights import Weights
+from ..prepare import Prepared
+from ..safetensors import read_safetensors
+from ..torch_calls import TorchCalls
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How calls are run: the options of ``load``."""
+
+    stream: int | None
+    concurrency: int
+    graphs: bool
+    debug: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a loaded package; its manifest has the derived weights of all methods."""
+
+    manifest: Manifest
+    device: Device
+    target: str
+    arch: int
+    kernels: Mapping[str, Loaded]
+    weight_program: WeightProgram | None
+    options: Options
+    calls: TorchCalls | None
+
+
+class Held:
+    """The memory of a loaded package, freed once nobody holds it: the package, or a method."""
+
+    def __init__(self, parts: Parts) -> None:
+        manifest = parts.manifest
+        name = manifest.signature.name
+        self.parts = parts
+        self.weights = Weights(manifest, parts.device, parts.weight_program)
+        changed = manifest.changed
+        self.has_state = any(weight.name in changed for weight in manifest.weights)
+        # calls that change state are serialised
+        limit = 1 if self.has_state else parts.options.concurrency
+        self.pool: ArenaPool[Prepared] = ArenaPool(name, parts.device, limit)
+        self.assertions: list[Assertions] = []  # of each method
+        held = self.pool, self.weights, self.assertions, parts.device
+        self.finalizer = weakref.finalize(self, _release, *held)
+        self.finalizer.atexit = False  # at exit the process frees all memory
+
+    def exclusively(self, doing: str, work: Callable[[], ResultT]) -> ResultT:
+        """The result of ``work``, on the device; no call is in flight meanwhile."""
+        with active(self.parts.device):
+            return self.pool.exclusively(doing, work)
+
+    def synchronize(self) -> None:
+        """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
+        self.exclusively("waiting for", self.wait)
+
+    def wait(self) -> None:
+        """The same, where no call is in flight."""
+        self.parts.device.synchronize(None)
+        for one in self.assertions:
+            one.raise_failed()
+
+    def free(self) -> None:
+        """Free everything. After an exception in it, another call frees the rest."""
+        if self.finalizer.alive:
+            _release(self.pool, self.weights, self.assertions, self.parts.device)
+            self.finalizer.detach()
+
+
+class Package:
+    """A loaded package on one device."""
+
+    def __init__(self, held: Held) -> None:
+        parts = held.parts
+        self.targets: tuple[str, ...] = parts.manifest.targets
+        self.manifest = parts.manifest
+        self.device: Device = parts.device
+        self._held = held
+        self._pool, self._weights = held.pool, held.weights
+
+    @property
+    def target(self) -> str:
+        """The target whose binaries run."""
+        return self._held.parts.target
+
+    @property
+    def kernels(self) -> Mapping[str, Loaded]:
+        """The kernels of the chosen target."""
+        return self._held.parts.kernels
+
+    @property
+    def calls(self) -> TorchCalls | None:
+        """The operators that torch runs between launches, if any."""
+        return self._held.parts.calls
+
+    @property
+    def state(self) -> dict[str, DeviceArray]:
+        """The buffers that calls change, by name: views of the model's memory after all calls.
+
+        Writing to them (through DLPack) changes the state before the next call. Their memory lives
+        as long as a view, even if the model is closed.
+        """
+        return self._exclusively("reading the state of", self._views)
+
+    def synchronize(self) -> None:
+        """Wait for all calls so far; raises AssertionFailed if an assertion failed in one."""
+        self._held.synchronize()
+
+    def bind_weights(
+        self,
+        mapping: Mapping[str, Any] | str | Path,
+        strict: bool = True,
+        digests: Sequence[str] = (),
+    ) -> None:
+        """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
+
+        A state_dict of the model is accepted: entries that the package does not use are ignored.
+        Names that the model does not have are refused. ``digests`` are the sha256 of a file's
+        chunks (``manifest.weights_chunks``), which are checked as it is read.
+
+        Waits for calls in flight. The tensors are copied and may be freed afterwards.
+        """
+        given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
+
+        frameworks = Frameworks(self.device, self._held.parts.options.stream)
+
+        def bind() -> None:
+            self.device.synchronize(None)
+            self._pool.forget()  # the addresses in plans may change
+            self._weights.bind(given, frameworks, strict=strict, digests=digests)
+
+        self._exclusively("binding weights to", bind)
+
+    def poison(self) -> None:
+        """Fill the memory of intermediates with NaN, to expose reads of unwritten memory."""
+
+        def poison() -> None:
+            self.device.synchronize(None)
+            self._pool.poison()
+
+        self._exclusively("poisoning", poison)
+
+    def close(self) -> None:
+        """Wait for calls in flight and free all device memory; a second close does nothing.
+
+        Raises AssertionFailed for a failed assertion that no call has raised.
+        """
+        try:
+            if any(self._held.assertions) and not self._pool.is_closed:
+                self.synchronize()
+        finally:
+            self._held.free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._held.free()
+
+    def _exclusively(self, doing: str, work: Callable[[], ResultT]) -> ResultT:
+        return self._held.exclusively(doing, work)
+
+    def _views(self) -> dict[str, DeviceArray]:
+        self._held.wait()
+        block = self._weights.block
+        return {
+            weight.name: DeviceArray.over(self.device, address, weight.shape, weight.dtype, block)
+            for weight, address in self._weights.state()
+        }
+
+
+def _release(
+    pool: ArenaPool[Prepared], weights: Weights, assertions: Sequence[Assertions], device: Device
+) -> None:
+    with active(device):
+        pool.close()
+        weights.free()
+        for one in assertions:
+            one.free()
+    device.close()
