@@ -86,6 +86,17 @@ def as_shipped() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def for_this_processor() -> Iterator[None]:
+    """In a module that asks for it, C is compiled for this processor's widest registers.
+
+    The effort is little: modules that ask for ``as_shipped`` are about what the compiler makes.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
+        yield
+
+
 @pytest.fixture
 def heeds_interrupts() -> Iterator[None]:
     """Processes begun here get SIGINT and SIGHUP, even below ``nohup`` or in the background."""

@@ -77,6 +77,7 @@ def undeclared(path: Path, known: set[str]) -> set[str]:
     return {name for name in found - own if not made_by[name] & known}
 
 
+FOLDERS = (".ci", "aotpack", "docs", "examples", "templates", "tests", "tools")
 DISTRIBUTIONS = packages_distributions()
 REQUIRED = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {
@@ -108,10 +109,13 @@ def test_a_package_that_is_not_declared_is_found(tmp_path: Path) -> None:
 
 
 def test_the_source_archive_holds_what_a_checkout_has(tmp_path: Path) -> None:
-    left_out = shutil.ignore_patterns(
-        ".*_cache", ".git", "__pycache__", "*.egg-info", ".mypy*", ".hyp*"
-    )
-    shutil.copytree(ROOT, tmp_path / "aotpack", ignore=left_out, symlinks=True)
+    left_out = shutil.ignore_patterns(".*_cache", "__pycache__", "*.egg-info")
+    for path in ROOT.iterdir():  # environments and what was built may stand beside
+        if path.name in FOLDERS:
+            shutil.copytree(path, tmp_path / "aotpack" / path.name, ignore=left_out, symlinks=True)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path / "aotpack")
     build = "from setuptools import build_meta; print(build_meta.build_sdist('../made'))"
     done = subprocess.run(
         [sys.executable, "-c", build], cwd=tmp_path / "aotpack", capture_output=True, text=True
@@ -119,7 +123,7 @@ def test_the_source_archive_holds_what_a_checkout_has(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "made" / done.stdout.splitlines()[-1]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in (".ci", "docs", "examples", "templates", "tests", "tools"):
+    for folder in FOLDERS:
         files = [path for path in (tmp_path / "aotpack" / folder).rglob("*") if path.is_file()]
         missing = {path.relative_to(tmp_path / "aotpack").as_posix() for path in files} - names
         assert files and missing == set()

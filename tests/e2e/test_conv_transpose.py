@@ -12,7 +12,7 @@ from torch.export import Dim
 from .cases import Case, dyn, fn, layers, t
 from .oracle import agree, compile_all
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 # Name, function, shapes of input and weight, groups, other arguments.
 STEPS: list[Any] = [

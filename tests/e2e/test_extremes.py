@@ -14,7 +14,7 @@ from aotpack.devices import H200
 from .oracle import agree, compile_all
 from .test_long_rows import Rows, numbers
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 BLOCK = 2048  # of a loop that reads rows once
 LENGTH = 2 * BLOCK + 12  # the last block's groups of neighbours reach over the end

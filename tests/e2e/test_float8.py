@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import AotpackError
 from aotpack.pipeline import compile
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 TARGETS = ("cpu", "interpreter", pytest.param("native", marks=pytest.mark.gpu))
 CODES = torch.arange(256, dtype=torch.uint8)

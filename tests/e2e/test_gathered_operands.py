@@ -9,7 +9,7 @@ from torch import nn
 
 from .oracle import agree, compile_all
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 GENERATOR = torch.Generator().manual_seed(0)
 Function = Callable[..., torch.Tensor]

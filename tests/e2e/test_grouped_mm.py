@@ -12,7 +12,7 @@ from aotpack.pipeline import compile
 from .law import accuracy_complaint
 from .oracle import agree, compile_all
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 
 class Experts(nn.Module):

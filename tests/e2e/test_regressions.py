@@ -15,7 +15,7 @@ from aotpack.target import CPU
 
 from .oracle import agree, compile_all
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
+pytestmark = pytest.mark.usefixtures("for_this_processor")
 
 Tensors = Any
 

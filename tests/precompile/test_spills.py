@@ -28,7 +28,7 @@ from aotpack.target import Target
 from tests.precompile.kernels import kernel
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, lowered
 
-TARGETS = [Target("cuda", arch) for arch in (80, 90, 100, 120)]
+TARGETS = [Target("cuda", arch) for arch in (80, 90, 120)]
 ROWS = 4096
 HOPPER = Target("cuda", 90)
 
