@@ -28,6 +28,7 @@ from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.layouts import kept_layouts
+from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.operators.windows import restored_bases
@@ -78,7 +79,7 @@ def export(
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
-            with WithoutDataChecks(), WithoutStreams(), OnHost():
+            with WithoutDataChecks(), WithoutStreams(), OnHost(), RecurrentLoops():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
@@ -122,6 +123,7 @@ def decompose(
             quiet_inference(),
             RegisteredLowerings(),
             WithoutStreams(),
+            RecurrentLoops(),
             analysis,
             kept_layouts(program),
             restored_bases(program),

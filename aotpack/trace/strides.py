@@ -15,6 +15,8 @@ def as_recorded(result: Any, recorded: Any) -> Any:
 
     A layout that is unknown, or that overlaps itself (an expanded tensor's), is left as it is.
     """
+    if isinstance(result, torch.Tensor) and isinstance(recorded, torch.Tensor):
+        return _laid_out(result, recorded)
     leaves, structure = pytree.tree_flatten(result)
     known = pytree.tree_leaves(recorded)
     if len(leaves) != len(known):

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from aotpack.trace.operators.control import part_of
+from aotpack.trace.operators.control import MAP, SCAN, part_of
 
 _OPERATIONS, _BYTES, _CALLS = 2e10, 2e9, 5e3  # a second of two cores, in float64
 _PRODUCTS = frozenset(
@@ -41,7 +41,7 @@ class Cost:
 
 
 def cost_of(module: fx.GraphModule, *, wide: bool) -> Cost:
-    """The cost of all operators, each run once."""
+    """The cost of all operators; those of a body as often as its slices say, or once."""
     operations = moved = held = most = 0.0
     calls = 0
     last = _last_uses(module)
@@ -51,9 +51,10 @@ def cost_of(module: fx.GraphModule, *, wide: bool) -> Cost:
         if node.op == "call_function":
             read = sum(_size(one, wide=wide) for one in node.all_input_nodes)
             inner = [cost_of(part, wide=wide) for part in _parts(node)]
-            calls += 1 + sum(one.calls for one in inner)
-            operations += _products(node) + sum(one.operations for one in inner)
-            moved += read + size + sum(one.moved for one in inner)
+            turns = _turns(node)
+            calls += 1 + turns * sum(one.calls for one in inner)
+            operations += _products(node) + turns * sum(one.operations for one in inner)
+            moved += read + size + turns * sum(one.moved for one in inner)
             widened = sum(
                 _size(one, wide=True) for one in node.all_input_nodes if one.op == "placeholder"
             )
@@ -91,6 +92,14 @@ def _parts(node: fx.Node) -> Iterable[fx.GraphModule]:
     """The graphs that an operator of control flow takes."""
     named = [one for one in node.all_input_nodes if one.op == "get_attr"]
     return [part for part in map(part_of, named) if isinstance(part, fx.GraphModule)]
+
+
+def _turns(node: fx.Node) -> int:
+    """How often the parts of an operator run, as far as shapes tell."""
+    if node.target not in (MAP, SCAN):
+        return 1
+    slices: Any = node.args[1 if node.target is MAP else 2]
+    return _number(slices[0].meta["val"].shape[0])
 
 
 def _size(node: fx.Node, *, wide: bool) -> float:

@@ -65,6 +65,11 @@ class Noisy(Reference):
     def inner(self, module: fx.GraphModule) -> Reference:
         return Noisy(module, self.triton, self.turns, self.number, self.sign)
 
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """See Reference.run; each iteration of a loop draws as the first."""
+        self.place = 0
+        return super().run(*args, **kwargs)
+
     def computed(self, n: fx.Node) -> Any:
         self.place += 1
         result = super().computed(n)

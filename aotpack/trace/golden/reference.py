@@ -21,7 +21,7 @@ from aotpack.trace.changes import CHANGES
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.graph import is_returned
-from aotpack.trace.operators.control import CONTROL, Turns, run_control
+from aotpack.trace.operators.control import COND, CONTROL, Turns, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
@@ -78,15 +78,22 @@ class Eager(fx.Interpreter):
     def controlled(self, n: fx.Node) -> Any:
         """The value of control flow; parts run as the whole does."""
         args, _ = self.fetch_args_kwargs_from_env(n)
+        if n.target is not COND:
+            args = pytree.tree_map(self.carried, args)  # once, not in each iteration
         return run_control(n.target, pytree.tree_map(self._part, args), self.turns)
+
+    def carried(self, value: Any) -> Any:
+        """The form in which a loop takes a value."""
+        return value
 
     def _part(self, value: Any) -> Any:
         """A graph as a function over this interpreter's values; other values unchanged."""
         if not isinstance(value, fx.GraphModule):
             return value
+        inner = self.inner(value)
 
         def run(*operands: Any) -> tuple[Any, ...]:
-            given = self.inner(value).run(*operands)
+            given = inner.run(*operands)
             return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
         return run
@@ -137,6 +144,10 @@ class Reference(Eager):
     def value(self, result: torch.Tensor) -> torch.Tensor:
         widened: torch.Tensor = _widen(result)
         return widened
+
+    def carried(self, value: Any) -> Any:
+        """See Eager.carried."""
+        return _widen(value)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         with _double_default():

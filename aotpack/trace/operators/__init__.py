@@ -4,5 +4,5 @@
 ``assertions``, ``counted`` (sizes that data decide), ``positions`` and ``position_rules`` (index
 checks), ``collectives`` (refused), ``decompositions``, ``copies``, ``layouts``, ``windows``,
 ``registered`` (the user's lowerings); replaced while exporting: ``answers`` (checks of data),
-``random``, ``streams``.
+``random``, ``recurrent`` (LSTM, GRU, RNN as loops), ``streams``.
 """
