@@ -5,7 +5,7 @@
 Counted, not timed: the schedule for one architecture at the sizes of the example. A kernel reads
 each tensor once and writes each result once (``aotpack/ir/kernels/traffic.py``); rows too long for
 L2 that it reads in two passes count twice. ``tools/traffic_cases.py`` holds the graphs and the rule
-of what must move.
+of what must move, and those that are known to move more.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.tiles.choose import LARGEST_IN_L2, reads_again
 from aotpack.target import parse_targets
 from aotpack.trace import trace
-from tools.traffic_cases import CASES, ROWS, Case
+from tools.traffic_cases import APART, CASES, ROWS, Case
 
 SMALLEST, LARGEST = 256, 65536  # dynamic rows; their typical number is that of the static cases
 
@@ -133,7 +133,11 @@ def main() -> None:
     parser.add_argument("--arch", type=int, default=90)
     options = parser.parse_args()
     chosen = [case for case in CASES if not options.cases or case.name in options.cases]
-    print(table([count(case, options.arch) for case in chosen]))
+    if chosen:
+        print(table([count(case, options.arch) for case in chosen]))
+    if not options.cases:
+        print("\nKnown to move more:\n")
+        print(table([count(case, options.arch) for case in APART]))
 
 
 if __name__ == "__main__":

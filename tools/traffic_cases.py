@@ -230,3 +230,14 @@ PRODUCT_CASES = (
     ),
 )
 CASES = (*POINTWISE, *ROW_CASES, *WHOLE_CASES, *PRODUCT_CASES)
+APART = (  # known to move more: what is read twice, and why
+    Case("sums of rows and of columns", lambda x: (x.sum(1), x.sum(0)), (X,)),  # decision 027
+    Case(  # tiles of both directions hold no whole rows
+        "transposed, exp, row sums",
+        lambda x: (x.t().contiguous() * 2, x.exp(), x.sum(-1)),
+        (SQUARE,),
+    ),
+    Case(  # registers do not hold rows of both
+        "two norms of long rows", lambda a, b: _norm(a) + _norm(b), (((256, 16384), F32),) * 2
+    ),
+)

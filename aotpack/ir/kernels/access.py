@@ -141,14 +141,19 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
         return  # its accesses are unknown
     inside = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
-        rewrite = Rewriter(dict(member.binding))
-        for load in loads(member.operation):
-            if load.buffer not in inside:
-                index = tuple(rewrite.index(part) for part in load.index)
-                yield Access(load.buffer, index, member, is_store=False)
-        for name in targets(member.operation):
-            if name in kernel.stored:
-                yield Access(name, written_index(member), member, is_store=True)
+        for access in member_accesses(member):
+            if access.buffer in kernel.stored if access.is_store else access.buffer not in inside:
+                yield access
+
+
+def member_accesses(member: Member) -> Iterator[Access]:
+    """Each load of a member, then the store of each result, in memory or in registers."""
+    rewrite = Rewriter(dict(member.binding))
+    for load in loads(member.operation):
+        index = tuple(rewrite.index(part) for part in load.index)
+        yield Access(load.buffer, index, member, is_store=False)
+    for name in targets(member.operation):
+        yield Access(name, written_index(member), member, is_store=True)
 
 
 def written_index(member: Member) -> tuple[Int, ...]:

@@ -6,7 +6,7 @@ slice, one element of each row. The points of an access are those of the axes in
 
 from dataclasses import dataclass
 
-from aotpack.ir.kernels.access import accesses, axes_in, points
+from aotpack.ir.kernels.access import Access, accesses, axes_in, points
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.program import Program
@@ -29,8 +29,12 @@ NO_WORK = Work(Int.of(0), Int.of(0))
 
 def work_of(kernel: Kernel, program: Program) -> Work:
     """The work of one launch."""
+    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
+    for access in accesses(kernel):
+        number = points(axes_in(access.index))
+        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
     moved = []
-    for (name, is_store), points_of in _touched(kernel).items():
+    for (name, is_store), points_of in touched.items():
         buffer = program.buffers[name]
         elements = minimum(product(buffer.shape), total(points_of.values()))
         again = is_store and kernel.scatter is not None  # it reads what it combines with
@@ -38,23 +42,11 @@ def work_of(kernel: Kernel, program: Program) -> Work:
     return Work(total(moved), _flops(kernel.template_op))
 
 
-def access_bytes(kernel: Kernel, program: Program) -> Int:
-    """The bytes of each access, each index apart: what is common to two kernels counts once."""
-    moved = []
-    for (name, _), points_of in _touched(kernel).items():
-        buffer = program.buffers[name]
-        for number in points_of.values():
-            moved.append(minimum(product(buffer.shape), number) * buffer.dtype.itemsize)
-    return total(moved)
-
-
-def _touched(kernel: Kernel) -> dict[tuple[str, bool], dict[tuple[Int, ...], Int]]:
-    """For each buffer that is read or stored (True), the points of each index."""
-    touched: dict[tuple[str, bool], dict[tuple[Int, ...], Int]] = {}
-    for access in accesses(kernel):
-        number = points(axes_in(access.index))
-        touched.setdefault((access.buffer, access.is_store), {})[access.index] = number
-    return touched
+def access_bytes(access: Access, program: Program) -> Int:
+    """The bytes that one access touches."""
+    buffer = program.buffers[access.buffer]
+    number = minimum(product(buffer.shape), points(axes_in(access.index)))
+    return number * buffer.dtype.itemsize
 
 
 def _flops(template_op: Matmul | Attention | None) -> Int:
