@@ -4,7 +4,8 @@ Each seed makes one model of torch operators, as Python text; it is compiled, an
 each target must give eager's answer. Failing models are shrunk by dropping lines, and printed.
 Refusals (TraceError, UnsupportedError) are counted by message. ``--casts`` checks graphs with
 conversions instead (``tools/fuzz_casts.py``), ``--convs`` graphs of convolutions, held to the
-accuracy law on both hosts, and again with other weights (``tools/fuzz_convs.py``).
+accuracy law on both hosts, and again with other weights (``tools/fuzz_convs.py``), ``--counted``
+graphs whose sizes data decide (``tools/fuzz_counted.py``).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import LAW, Tolerance
 from tests.e2e.oracle import Compiled, agree, compile_all
-from tools import fuzz_casts, fuzz_convs
+from tools import fuzz_casts, fuzz_convs, fuzz_counted
 from tools.fuzz_make import make
 from tools.fuzz_model import SIZES, Input, Model, Shell, pruned
 
@@ -317,6 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
     parser.add_argument("--casts", type=int, metavar="N", help="check N graphs with conversions")
     parser.add_argument("--convs", type=int, metavar="N", help="check N graphs of convolutions")
+    parser.add_argument("--counted", type=int, metavar="N", help="N graphs with counted sizes")
     parser.add_argument("--seed", type=int, default=0, help="of the first graph of those")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
@@ -329,6 +331,9 @@ def main(arguments: Sequence[str]) -> int:
         first, end = options.seed, options.seed + options.convs
         how = replace(how, make=fuzz_convs.make, targets=(INTERPRETER, CPU), tolerance=LAW)
         how = replace(how, rebinds=True)
+    if options.counted:
+        first, end = options.seed, options.seed + options.counted
+        how = replace(how, make=fuzz_counted.make)
     if options.targets:
         how = replace(how, targets=parse_targets(options.targets))
     return _run(how, range(first, end), options.jobs, options.seconds)

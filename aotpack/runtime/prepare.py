@@ -24,7 +24,7 @@ from .bound import (
     SizeStep,
     TorchStep,
 )
-from .checks.counted import check_counted
+from .checks.counted import check_counted, check_lengths
 from .checks.debugging import Watch, WatchTarget
 from .devices.device import NULL_SLOT, Device, HostCall, Issue, Step
 from .dtypes import DType
@@ -324,7 +324,10 @@ def _most_bytes(step: SizeRead, rests: Rests) -> int:
     """The bytes of a rest at the largest sizes; 0 where a size has no known bound."""
     if max(step.most) >= UNBOUNDED:
         return 0
-    return memory_layout(step.rest(*step.most), rests.kernels).total
+    part = step.rest(*step.most)
+    if min((buffer.size for buffer in part.buffers), default=0) < 0:
+        return 0  # no call has all the largest sizes
+    return memory_layout(part, rests.kernels).total
 
 
 def _bind_rest(
@@ -339,6 +342,7 @@ def _bind_rest(
     sizes = {**rests.sizes, **dict(zip(step.step.sizes, values, strict=True))}
     check_counted(rests.signature, step.step.sizes, sizes)
     part = step.step.rest(*values)
+    check_lengths(rests.signature, part, sizes)
     if rests.check is not None:
         rests.check(part)
     layout = memory_layout(part, rests.kernels)

@@ -1,6 +1,7 @@
 """Sizes that data decide: every oracle gives eager's answer at no element, some and all."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,10 @@ def test_what_a_package_says_of_them() -> None:
     assert model.memory >= 24 * 4
     found = model(X.numpy())
     np.testing.assert_array_equal(found, X.numpy()[X.numpy() > 0])
+    shifted = [X + shift / 8 for shift in range(-16, 16)]
+    with ThreadPoolExecutor(4) as pool:  # each call has memory of its own
+        for x, chosen in zip(shifted, pool.map(model, shifted), strict=True):
+            assert torch.equal(chosen, x[x > 0])
 
 
 class Pieces(nn.Module):

@@ -16,7 +16,7 @@ from aotpack.stages import Lowered, Scheduled
 from aotpack.target import CPU, INTERPRETER
 from tests.c_flags import BASE_ONLY, shipped
 from tests.e2e.law import LAW
-from tools import fuzz, fuzz_convs
+from tools import fuzz, fuzz_convs, fuzz_counted
 from tools.fuzz_make import make
 from tools.fuzz_model import Input, Line, Model
 
@@ -186,3 +186,11 @@ def test_notices_a_wrong_convolution_and_shrinks(monkeypatch: pytest.MonkeyPatch
     kind, words, small = replace(CONVOLUTIONS, make=lambda seed: wrong).examine(0)
     assert kind == "wrong" and "the scheduled program" in words
     assert [line.name for line in small.lines] == ["v0", "v2"]
+
+
+@pytest.mark.row("S:A13", "S:M20")
+def test_random_models_with_counted_sizes() -> None:
+    for seed in (1, 6):
+        drawn = fuzz_counted.make(seed)
+        kind, words = fuzz.verdict(drawn, (CPU,))
+        assert kind == "ok", f"seed {seed}: {words}\n{drawn.source}"

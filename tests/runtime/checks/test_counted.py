@@ -1,10 +1,13 @@
 """Sizes that data decide keep their ranges and conditions; each is checked when it is known."""
 
+from collections.abc import Callable
+
 import pytest
 
-from aotpack.runtime.checks.counted import check_counted
+from aotpack.runtime.checks.counted import check_counted, check_lengths
 from aotpack.runtime.errors import AssertionFailed
 from aotpack.runtime.manifest import Signature
+from aotpack.runtime.plan import Buffer, Launch, Part
 from aotpack.runtime.sizes import Size
 from aotpack.runtime.structures.trees import Tree
 from aotpack.runtime.tensors import CountedSize, SizeCondition
@@ -34,3 +37,17 @@ def test_sizes_in_their_ranges() -> None:
 def test_others_are_refused(new: str, sizes: dict[str, int], message: str) -> None:
     with pytest.raises(AssertionFailed, match=message):
         check_counted(SIGNATURE, (new,), sizes)
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize(
+    "rest",
+    [
+        lambda n: Part((Buffer("t", 4 * n, 0, 0),), ()),
+        lambda n: Part((), (Launch("k", (n, 1, 1), ()),)),
+    ],
+)
+def test_no_tensor_has_less_than_no_elements(rest: Callable[[int], Part]) -> None:
+    check_lengths(SIGNATURE, rest(0), {"u0": 4})
+    with pytest.raises(AssertionFailed, match="u0 = 4, by which a tensor has a negative size"):
+        check_lengths(SIGNATURE, rest(-1), {"u0": 4})
