@@ -12,6 +12,10 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 
 LOWERINGS: dict[str, Callable[..., None]] = {}
 _TORCHS = ("aten", "prims", "prim", "higher_order", "aotpack")
+_DRAWING = frozenset(
+    "bernoulli exponential multinomial native_dropout normal normal_functional rand randint randn "
+    "randperm uniform".split()
+)
 WITHOUT_MEANING = frozenset({"memory_format", "non_blocking", "pin_memory", "device", "layout"})
 
 
@@ -48,8 +52,16 @@ def handler_of(operator: str) -> Callable[..., None]:
 
 
 def register_hint(operator: str) -> str:
-    """How to register a lowering for an operator that is not torch's; "" for torch's."""
+    """What to do: draw outside of control flow, register a lowering; "" for others of torch.
+
+    Outside of control flow, random operators have been replaced before.
+    """
     namespace, name, overload = (*operator.split("."), "", "")[:3]
+    if namespace in _TORCHS and name.removesuffix("_like") in _DRAWING:
+        return (
+            "; random numbers are not built inside cond, map, scan and while_loop: draw them "
+            "outside and pass them in"
+        )
     if namespace in _TORCHS:
         return ""
     full = f"{namespace}::{name}" + (f".{overload}" if overload != "default" else "")

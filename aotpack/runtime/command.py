@@ -138,9 +138,11 @@ def import_first(modules: Sequence[str]) -> None:
     for name in modules:
         try:
             import_module(name)
-        except ImportError as error:
+        except (Exception, SystemExit) as error:  # whatever the module does
+            kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
             raise AotpackError(
-                f"--import {name}: {error}; an importable module is accepted"
+                f"--import {name!r}: {kind}{error}; the full name of an importable module is "
+                "accepted"
             ) from error
 
 

@@ -72,6 +72,7 @@ def load(
     is True: then the driver compiles every kernel, and may keep them in a cache on disk.
     """
     _check_kinds(package, weights, concurrency, tuning)
+    _check_choices(graphs=graphs, check=check, allow_jit=allow_jit)
     manifest = read_manifest(folder_of(package))
     handle = None if stream is None else stream_handle(stream)
     options = Options(handle, concurrency, graphs, debug_mode(debug))
@@ -147,12 +148,19 @@ def _check_kinds(package: object, weights: object, concurrency: object, tuning: 
         raise _wrong_kind("package", package, "the package's module, or its folder")
     if not isinstance(weights, (*path, Mapping, nothing)):
         raise _wrong_kind("weights", weights, "a safetensors file, or tensors by name")
-    if not isinstance(concurrency, int):
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool):
         raise _wrong_kind("concurrency", concurrency, "a number, 1 or more")
     if concurrency < 1:
         raise ArgumentError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
     if not isinstance(tuning, (*path, nothing)):
         raise _wrong_kind("tuning", tuning, "a file of measured times")
+
+
+def _check_choices(**given: object) -> None:
+    """Refuse what is not True or False: a text such as "no" counts as True."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise _wrong_kind(name, value, "True or False")
 
 
 def _times(tuning: str | Path | None) -> Tuning:

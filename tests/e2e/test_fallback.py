@@ -257,7 +257,7 @@ def test_the_command_line(
     assert main([*checked, "--import", "spreading"]) == 0
     assert "load and call: " in capsys.readouterr().out
     assert main([*checked, "--import", "nowhere"]) == 1
-    assert "--import nowhere: No module named 'nowhere'" in capsys.readouterr().err
+    assert "--import 'nowhere': No module named 'nowhere'" in capsys.readouterr().err
 
 
 def test_what_verify_says_of_torch() -> None:

@@ -5,16 +5,23 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
+import aotpack
 from aotpack.emit import write_package
+from aotpack.errors import UnsupportedError
 from aotpack.runtime import load
 from aotpack.runtime.errors import ArgumentError
 from aotpack.runtime.selftest import check_golden
 from aotpack.target import CPU, INTERPRETER
 from aotpack.trace.operators.random import seeded
 
+from .models import Function
 from .oracle import agree, compile_all
 
 BOTH = (INTERPRETER, CPU)
@@ -63,6 +70,34 @@ def test_dynamic_sizes_and_the_packages_own_test(tmp_path: Path) -> None:
             assert not torch.equal(model(x, **seed_of(5))[0], ours[0])
     with_number = compiled.models["cpu"](x, seed=64)
     assert torch.equal(with_number[0], compiled.models["cpu"](x, **seed_of(64))[0])
+
+
+INSIDE = {
+    "cond": lambda x: torch.cond(x.sum() > 0, lambda x: x + torch.rand_like(x), torch.neg, (x,)),
+    "map": lambda x: map_over(lambda row: row + torch.randn(3), x),
+    "scan": lambda x: scan(lambda c, r: (c * torch.randint(0, 3, (3,)), r + 1), x[0], x, dim=0)[1],
+    "while": lambda x: while_loop(
+        lambda i, x: i < 2, lambda i, x: (i + 1, F.dropout(x, 0.5)), (torch.tensor(0), x)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_random_numbers_in_control_flow_are_refused(kind: str) -> None:
+    words = "random numbers are not built inside cond, map, scan and while_loop: draw them outside"
+    module = Function(INSIDE[kind], 1)
+    with pytest.raises(UnsupportedError, match=words):
+        aotpack.compile(module, (torch.ones(4, 3),), target="cpu")
+
+
+def test_random_numbers_from_outside_of_control_flow_are_accepted() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.add, torch.sub, (x, torch.rand_like(x)))
+
+    model = aotpack.compile(Function(forward, 1), (torch.ones(4, 3),), target="interpreter")
+    drawn = model(torch.ones(4, 3), seed=3) - 1
+    assert ((drawn >= 0) & (drawn < 1)).all() and drawn.unique().numel() == 12
+    torch.testing.assert_close(model(-torch.ones(4, 3), seed=3), -1 - drawn)
 
 
 def test_a_call_without_a_seed_is_refused() -> None:

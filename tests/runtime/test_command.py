@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime import command
-from aotpack.runtime.command import main
+from aotpack.runtime.command import import_first, main
+from aotpack.runtime.errors import AotpackError
 from aotpack.runtime.manifest import SCHEMA
 
 from .fake_device import FakeDevice
@@ -106,3 +108,29 @@ def test_files_of_the_current_folder_are_no_modules_of_python(
         check=False,
     )
     assert done.stdout == "imported\n" and "has binaries for fake" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "--import 'raises': ValueError: not here; the full name"),
+        ("exits", "--import 'exits': SystemExit: 3; "),
+        (
+            "unreadable",
+            "--import 'unreadable': SyntaxError: invalid syntax (unreadable.py",
+        ),
+        ("", "--import '': ValueError: Empty module name; "),
+        (".near", "--import '.near': TypeError: "),
+        ("nowhere", "--import 'nowhere': No module named 'nowhere'; "),
+    ],
+)
+def test_modules_that_cannot_be_imported_are_errors_in_words(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises.py").write_text("raise ValueError('not here')")
+    (tmp_path / "exits.py").write_text("raise SystemExit(3)")
+    (tmp_path / "unreadable.py").write_text("def")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(AotpackError, match=re.escape(words)):
+        import_first([name])

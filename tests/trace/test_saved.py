@@ -148,6 +148,20 @@ def imports(members: Members, marker: Path) -> None:
     members[MODEL] = json.dumps(data).encode()
 
 
+def file_operator(overload: str) -> Callable[[Members, Path], None]:
+    """An operator on the marker's file in place of an activation."""
+
+    def change(data: Any) -> None:
+        nodes = data["graph_module"]["graph"]["nodes"]
+        node = next(one for one in nodes if one["target"].endswith("relu.default"))
+        given = {"filename": {"as_string": "MARKER"}, "shared": {"as_bool": True}}
+        given["size"] = {"as_int": 8}
+        node["target"] = f"torch.ops.aten.from_file.{overload}"
+        node["inputs"] = [{"name": key, "arg": arg, "kind": 1} for key, arg in given.items()]
+
+    return program(change)
+
+
 SYMBOL = "Symbol('s"
 EVIL: dict[str, tuple[Callable[[Members, Path], None], str]] = {
     "example inputs": (examples, rf"{EXAMPLES} names \S+, which only a full unpickling reads"),
@@ -178,6 +192,12 @@ EVIL: dict[str, tuple[Callable[[Members, Path], None], str]] = {
     "an operator": (
         replaced("torch.ops.aten.relu.default", "torch.ops.load_library()"),
         "as target, which may be code",
+    ),
+    "a file": (file_operator("default"), "from_file.default' as target, which acts outside of its"),
+    "a file for a result": (file_operator("out"), "from_file.out' as target, which acts outside"),
+    "a seed": (
+        replaced("torch.ops.aten.relu.default", "torch.ops.aten.manual_seed.default"),
+        "which acts outside of its graph",
     ),
     "a tree": (imports, "as in_spec, which may be code"),
 }

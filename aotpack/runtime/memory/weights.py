@@ -22,6 +22,7 @@ from .packing import align
 from .staged import StagedWeights
 from .streaming import Piece, stream
 
+_DENSE = "torch.strided"
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
 
 
@@ -283,6 +284,9 @@ class Weights:
         if isinstance(value, Stored):
             self._check(weight, str(value.dtype), value.shape, "file")
             return _Source(value.data.__array_interface__["data"][0], (1, 0), value)
+        layout = "nested" if getattr(value, "is_nested", False) else _layout_of(value)
+        if layout != _DENSE:
+            raise self._refused(f"{weight.name!r} is a tensor of layout {layout}; give a dense one")
         if hasattr(value, "contiguous"):
             value = value.contiguous()
         try:
@@ -315,6 +319,12 @@ class Weights:
 
     def _refused(self, reason: str) -> WeightError:
         return WeightError(f"binding weights to {self._model}: {reason}.")
+
+
+def _layout_of(value: Any) -> str:
+    """How torch stores a tensor; all others are dense."""
+    layout = str(getattr(value, "layout", _DENSE))
+    return layout if layout.startswith("torch.") else _DENSE
 
 
 def sidecar_name(name: str, version: str) -> str:

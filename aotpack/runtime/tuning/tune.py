@@ -87,6 +87,8 @@ def tune_into(
     report: Callable[[str], None],
 ) -> None:
     """Tune, and merge the times into a file with those of other kernels and devices."""
+    if not file.absolute().parent.is_dir():
+        raise AotpackError(f"writing {file}: its folder does not exist; make it, or name another")
     old = read_tuning(file) if file.exists() else {}
     text = tuning_text(merged(old, tune(package, device, weights=weights, report=report)))
     try:

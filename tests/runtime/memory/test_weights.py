@@ -83,6 +83,26 @@ def test_wrong_weights_change_nothing(
         assert model(X, X).tolist() == [[4, 4]]
 
 
+LAYOUTS = {
+    "torch.sparse_coo": torch.Tensor.to_sparse,
+    "torch._mkldnn": torch.Tensor.to_mkldnn,
+    "nested": lambda x: torch.nested.nested_tensor([x], layout=torch.jagged),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_tensor_that_is_not_dense_is_refused(
+    package: Path, device: FakeDevice, layout: str
+) -> None:
+    with load(package, device) as model:
+        other = LAYOUTS[layout](torch.tensor(FIVE))
+        words = f"binding weights to demo: 'scale' is a tensor of layout {layout}; give a dense one"
+        with pytest.raises(WeightError, match=words):
+            model.bind_weights({"scale": other})
+        assert model(X, X).tolist() == [[4, 4]]
+        model.bind_weights({"scale": other.to_dense() if layout != "nested" else other[0]})
+
+
 def test_a_state_dict_fits_with_what_the_package_has_no_use_for(
     tmp_path: Path, device: FakeDevice
 ) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime.devices.timing import hardware
-from aotpack.runtime.tuning.tune import tune
+from aotpack.runtime.errors import AotpackError
+from aotpack.runtime.tuning.tune import tune, tune_into
 from aotpack.runtime.tuning_file import read_tuning
 from aotpack.stages import Decisions
 from aotpack.target import CPU
@@ -32,6 +33,14 @@ def test_every_form_of_every_choice_is_timed(package: PackedWeight) -> None:
 
 
 @pytest.mark.row("S:N3")
+def test_a_folder_that_does_not_exist_is_refused_before_anything_is_timed(tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "tuning.json"
+    timed: list[str] = []
+    with pytest.raises(AotpackError, match=r"tuning.json: its folder does not exist; make it"):
+        tune_into(file, tmp_path, None, None, timed.append)
+    assert timed == []
+
+
 def test_a_form_that_spills_is_taken_only_where_all_do(tmp_path: Path) -> None:
     package = packed("products", CPU, tmp_path, Decisions(2))
     key = package.product.rendered.choices[0]
