@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import UnsupportedError
+from aotpack.ir.symbolic.facts import bounds as bounds_of
 from aotpack.ir.symbolic.integers import (
     LARGEST_SIZE,
     Int,
@@ -22,6 +23,7 @@ from aotpack.ir.symbolic.integers import (
     ceil_div,
     maximum,
     minimum,
+    product,
 )
 from aotpack.stages import CountedSize, Signature, SizeCondition
 from aotpack.trace.operators.assertions import is_assertion, nearest_source, reads_number
@@ -31,6 +33,9 @@ from aotpack.trace.sizes import Sizes, symbols_in, unused_name
 _AT_DATA = frozenset({"aten.select.int"})  # their integers may be tensors on the device
 
 
+_CHOOSING = frozenset(
+    {"aten.nonzero.default", "aten._unique2.default", "aten.unique_consecutive.default"}
+)  # of the elements of their first argument
 _SLICE = "aten.slice.Tensor"  # its length follows from its ends
 
 
@@ -73,7 +78,7 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
                 found.defined[str(symbol)] = _length(node, found)
                 continue
             name = unused_name(f"u{len(sources)}", taken | {v.name for v in variables.values()})
-            size = _ranged(name, program.range_constraints.get(symbol))
+            size = _ranged(name, program.range_constraints.get(symbol), _most(node, found))
             variables[str(symbol)], sources[str(symbol)] = size, node
             bindings[node] = (*bindings.get(node, ()), Binding(size, *place))
     return replace(found, counted=frozenset(sources)), Counted(bindings, sources)
@@ -165,11 +170,21 @@ def _place(node: fx.Node, path: Any) -> tuple[int, int | None] | None:
     return output, dimension
 
 
-def _ranged(name: str, bounds: Any) -> Var:
-    """The variable; a range without ends is that of sizes."""
+def _most(node: fx.Node, sizes: Sizes) -> int:
+    """The elements that a call chooses from, at the largest sizes; ``LARGEST_SIZE`` if unknown."""
+    if str(node.target) not in _CHOOSING:
+        return LARGEST_SIZE
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    numel = product(map(sizes.convert, source.meta["val"].shape))
+    return int(min(bounds_of(numel)[1], LARGEST_SIZE))
+
+
+def _ranged(name: str, bounds: Any, most: int) -> Var:
+    """The variable; a range without ends is that of sizes, up to ``most``."""
     low = int(bounds.lower) if bounds is not None and bounds.lower.is_Integer else -LARGEST_SIZE
     high = int(bounds.upper) if bounds is not None and bounds.upper.is_Integer else LARGEST_SIZE
-    low, high = max(low, -LARGEST_SIZE), min(high, LARGEST_SIZE)
+    low, high = max(low, -LARGEST_SIZE), min(high, most)
     if low > high:
         raise UnsupportedError(f"the size {name} is asserted to be from {low} to {high}")
     return Var(name, low, high)
