@@ -28,19 +28,17 @@ class InvalidSchedule(Exception):
 
 
 def check_shared_launches(schedule: Schedule) -> None:
-    """Kernels of one launch have one GPU tile each, equal warps, and constant program counts."""
+    """Kernels of one launch have one GPU tile each for all sizes, of loops, and equal warps."""
     for together in launches(schedule.kernels):
         if len(together) == 1 or together[1].runs_in_last_block:
             continue
         warps = {variant.tile.num_warps for k in together for variant in gpu_variants(k)}
         for kernel in together:
-            tiles = [variant.tile for variant in gpu_variants(kernel)]
-            counts = [
-                block_count(kernel, tile).constant
-                for tile in tiles
-                if isinstance(tile, (PointwiseTile, ReductionTile))
-            ]
-            if len(tiles) != 1 or counts in ([], [None]) or len(warps) > 1:
+            variants = gpu_variants(kernel)
+            tiles = [variant.tile for variant in variants]
+            are_loops = all(isinstance(tile, (PointwiseTile, ReductionTile)) for tile in tiles)
+            is_one = len(variants) == 1 and variants[0].takes_everything
+            if not (is_one and are_loops) or len(warps) > 1:
                 message = f"the tiles {listed(tiles)} do not share a launch"
                 raise InvalidSchedule(schedule, kernel, message)
 

@@ -3,7 +3,8 @@
     launch a; launch b (reads a); launch c        ->        launch a and c; launch b
 
 A small kernel takes longer to launch than to run. Sharing changes no kernel: each keeps its own
-tiles and becomes a function; the programs of a launch are numbered through.
+tiles and becomes a function; the programs of a launch are numbered through, those of dynamic sizes
+by size expressions.
 """
 
 from bisect import bisect_left
@@ -11,8 +12,10 @@ from dataclasses import replace
 
 from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.access import points
-from aotpack.ir.kernels.kernel import Kernel, gpu_variants
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import Variant
 from aotpack.ir.program import Program, expand_concats
+from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.schedule.launches.user_partition import (
     MOST_BUFFERS,
     Groups,
@@ -20,11 +23,15 @@ from aotpack.schedule.launches.user_partition import (
     can_share,
     overwritten_by,
     partitioned,
+    shared_variant,
     touched,
 )
 
 MOST_MEMBERS = 64
 NUM_WARPS = 4  # of every member
+MOST_ROUNDS = (
+    16  # of all threads of the GPU, for the largest sizes of a kernel that shares a launch
+)
 
 
 def fuse_horizontally(
@@ -80,10 +87,14 @@ def _has_room(slot: tuple[Kernel, ...], kernel: Kernel) -> bool:
 def is_small(kernel: Kernel, program: Program, gpu: Gpu) -> bool:
     """True for a kernel of no more points than the GPU computes at once.
 
-    A separate launch would take longer than it runs.
+    A separate launch would take longer than it runs. Of dynamic points the typical number counts,
+    if the largest is not far from it.
     """
-    count = points(kernel.axes).constant
-    return can_share(kernel, program) and count is not None and count <= gpu.threads_at_once
+    if not can_share(kernel, program):
+        return False
+    count = points(kernel.axes)
+    is_never_large = bounds(count)[1] <= MOST_ROUNDS * gpu.threads_at_once
+    return is_never_large and typical(count) <= gpu.threads_at_once
 
 
 def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -94,16 +105,15 @@ def _together(group: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
         replace(
             kernel,
             shares_launch=number > 0,
-            variants=tuple(
-                replace(
-                    variant,
-                    tile=replace(variant.tile, num_warps=NUM_WARPS),
-                    others=(variant.tile,),
-                )
-                if variant in gpu_variants(kernel)
-                else variant
-                for variant in kernel.variants
+            variants=(
+                *(one for one in kernel.variants if one.arch_high == 0),
+                _in_shared_launch(shared_variant(kernel)),
             ),
         )
         for number, kernel in enumerate(group)
     )
+
+
+def _in_shared_launch(variant: Variant) -> Variant:
+    tile = replace(variant.tile, num_warps=NUM_WARPS)
+    return replace(variant, tile=tile, others=(variant.tile,))

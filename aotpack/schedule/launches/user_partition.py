@@ -13,8 +13,10 @@ from typing import TypeAlias
 from aotpack.errors import UsageError, calling_user
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, gpu_variants
-from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile
+from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
 from aotpack.ir.program import Program, expand_concats
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum
 
 Groups: TypeAlias = tuple[tuple[Kernel, ...], ...]
 Partition: TypeAlias = Callable[[tuple[Kernel, ...], Program], Iterable[Iterable[Kernel]]]
@@ -44,20 +46,28 @@ def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Prog
 
 
 def can_share(kernel: Kernel, program: Program) -> bool:
-    """True for a loop kernel of one tile that covers its rows, with a known number of points."""
+    """True for a loop kernel with a tile for all sizes that covers its rows, and some points."""
     if kernel.scatter is not None or kernel.is_opaque:
         return False
     if any(program.buffers[name].unfusable for name in kernel.stored):
         return False
-    variants = gpu_variants(kernel)
-    tile = variants[0].tile
-    if len(variants) > 1 or not isinstance(tile, (PointwiseTile, ReductionTile)):
+    tile = shared_variant(kernel).tile
+    if {v.arch_low for v in gpu_variants(kernel)} != {shared_variant(kernel).arch_low}:
+        return False
+    if not isinstance(tile, (PointwiseTile, ReductionTile)):
         return False
     if isinstance(tile, ReductionTile) and not (
         tile.persistent and not tile.look_back and tile.x * tile.r <= LARGEST_TILE
     ):
         return False
-    return bool(points(kernel.axes).constant)
+    count = points(kernel.axes)
+    is_simple = not any(isinstance(atom, Extremum) for atom in count.atoms())
+    return count.constant != 0 and is_simple and bounds(count)[1] <= LARGEST_SIZE
+
+
+def shared_variant(kernel: Kernel) -> Variant:
+    """The variant that a kernel has in a launch with others: the one for all sizes."""
+    return gpu_variants(kernel)[-1]
 
 
 def touched(kernels: Iterable[Kernel]) -> set[str]:
@@ -113,7 +123,7 @@ def _fault_of_groups(groups: Groups, program: Program) -> str:
             if not can_share(kernel, program):
                 return (
                     f"{_named(kernel)} shares no launch; accepted are loop kernels with one tile "
-                    "for all sizes, whose rows fit into it and whose number of points is known"
+                    "for all sizes, whose rows fit into it and which have at most 2^31 - 1 points"
                 )
         count = len(touched(group))
         if count > MOST_BUFFERS:

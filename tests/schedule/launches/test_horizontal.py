@@ -9,7 +9,7 @@ from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.launches.horizontal import MOST_MEMBERS, NUM_WARPS
 from tests.schedule.programs import Writer, apply, load, schedule_of
 
-B = Var("b", 1, 64)
+B, MANY = Var("b", 1, 64), Var("many", 1, 2**30)
 
 
 def chains(count: int, length: int = 2, points: int = 100) -> Program:
@@ -78,7 +78,7 @@ def test_intermediates_of_one_launch_share_no_storage() -> None:
 
 def pairs(*shape: int | Var) -> Program:
     """Two independent maps."""
-    w = Writer((B,))
+    w = Writer((B, MANY))
     inputs = [w.input(f"x{n}", *shape) for n in range(2)]
     return w.program(
         *[
@@ -94,10 +94,11 @@ def pairs(*shape: int | Var) -> Program:
     [
         (pairs(1000), [2]),
         (pairs(1_000_000), [1, 1]),  # fills the machine
-        (pairs(B, 10), [1, 1]),  # how many programs is known at the call alone
+        (pairs(B, 10), [2]),  # how many programs is known at the call alone
+        (pairs(MANY, 10), [1, 1]),  # perhaps too many
         (pairs(0, 5), [1, 1]),  # no program at all
     ],
-    ids=["small", "large", "dynamic", "empty"],
+    ids=["small", "large", "dynamic", "unlimited", "empty"],
 )
 def test_what_shares_a_launch(program: Program, groups: list[int]) -> None:
     assert grouped(schedule_of(program)) == groups

@@ -161,7 +161,7 @@ def names(kernels: Kernels, program: Program) -> list[list[str]]:
         (maps(3), raises, "ValueError: no idea; accepted is a function from"),
         (maps(3), nothing, "TypeError: .*accepted is a function from"),
         (maps(3), 3, "'int' object is not callable; accepted is a function from"),
-        (maps(2, points=B), one_group, "shares no launch; accepted are loop kernels"),
+        (maps(2, points=0), one_group, "shares no launch; accepted are loop kernels"),
         (maps(MOST_BUFFERS // 2 + 1), one_group, f"touches 252 tensors; at most {MOST_BUFFERS}"),
     ],
 )

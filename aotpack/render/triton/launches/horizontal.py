@@ -5,6 +5,8 @@ if program < 12:
     add(p0, p1, p2, program)
 else:
     mul(p0, p3, p4, program - 12)
+
+Programs of dynamic sizes are counted by size expressions: ``start1 = (b + 7)//8``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +36,7 @@ class _Call:
     """A call of a member's function without its last argument, and the member's first program."""
 
     text: str
-    start: int
+    start: str
 
 
 def horizontal_launch(
@@ -46,18 +48,19 @@ def horizontal_launch(
     """One kernel for all of a launch."""
     builders: list[KernelBuilder] = []
     members: list[LoopContext] = []
-    starts: list[int] = []
-    programs = 0
+    starts: list[Int] = []
+    programs = Int.of(0)
     for kernel, tile in zip(kernels, tiles, strict=True):
         assert isinstance(tile, (PointwiseTile, ReductionTile))
         made = loop_kernel(schedule, kernel, tile, PROGRAM)
         members.append(member_function(made.context))
         builders.append(made.builder)
         starts.append(programs)
-        programs += int(block_count(kernel, tile))
+        programs += block_count(kernel, tile)
     passed = launch_parameters(builders)
-    calls = map(_Call, member_calls(builders, members, passed), starts)
-    context = horizontal_context(builders, members, passed, _search(list(calls), ""))
+    named, lines = _starts_of(starts)
+    calls = map(_Call, member_calls(builders, members, passed), named)
+    context = horizontal_context(builders, members, passed, [*lines, *_search(list(calls), "")])
     return RenderedKernel(
         _name(kernels),
         lambda name: render_template("kernel_horizontal.py.jinja", replace(context, name=name)),
@@ -65,7 +68,7 @@ def horizontal_launch(
         tuple(passed),
         tiles[0],
         sum((work_of(kernel, schedule.program) for kernel in kernels), NO_WORK),
-        Int.of(programs),
+        programs,
     )
 
 
@@ -131,11 +134,21 @@ def horizontal_context(
     )
 
 
+def _starts_of(starts: list[Int]) -> tuple[list[str], list[str]]:
+    """The first program of each member as text, and the lines that compute those of sizes."""
+    texts = [
+        f"start{number}" if start.constant is None else str(start)
+        for number, start in enumerate(starts)
+    ]
+    pairs = zip(texts, starts, strict=True)
+    return texts, [f"{text} = {start}" for text, start in pairs if start.constant is None]
+
+
 def _search(calls: list[_Call], indent: str) -> list[str]:
     """The lines of the binary search."""
     if len(calls) == 1:
         (call,) = calls
-        number = f"{PROGRAM} - {call.start}" if call.start else PROGRAM
+        number = PROGRAM if call.start == "0" else f"{PROGRAM} - {call.start}"
         return [f"{indent}{call.text}, {number})"]
     half = len(calls) // 2
     return [
