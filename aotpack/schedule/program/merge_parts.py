@@ -33,7 +33,7 @@ def _same_kind(
     (name,) = _declare(whole.targets, first, buffers)
     value: Value = _piece(name, first, buffers)
     if rest.lanes:
-        value = rest.joined(whole.kind, value, rest.element)
+        value = rest.merged(whole.kind, value, rest.element)
     return [
         replace(first, targets=(name,)),
         replace(whole, inner=rest.inner, args=(value,)),
@@ -62,8 +62,8 @@ def _welford(
     spread = apply("add", squares, apply("mul", square_from_mean(means), number))
     if rest.lanes:
         own_share = apply("div", rest.element, everything)
-        share = rest.joined("sum", share, own_share)
-        spread = rest.joined("sum", spread, square_from_mean(rest.element))
+        share = rest.merged("sum", share, own_share)
+        spread = rest.merged("sum", spread, square_from_mean(rest.element))
     sums = zip(whole.targets, (share, spread), strict=True)
     return [
         replace(first, targets=names),

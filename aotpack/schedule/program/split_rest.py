@@ -46,7 +46,7 @@ class Rest:
         (element,) = args_at(self.whole, self._start + self._position)
         return element
 
-    def joined(self, kind: str, of_part: Value, of_element: Value) -> Value:
+    def merged(self, kind: str, of_part: Value, of_element: Value) -> Value:
         """The value of the second half: that of a part, and that of an element if there is one."""
         if not self.lanes:
             return of_part
