@@ -21,7 +21,7 @@ from .errors import AotpackError, ArgumentError, DeviceError, PackageError, did_
 from .files.checked import read_checked
 from .graph.derivations import Derivations, joined
 from .interface.keywords import naming_keywords
-from .interface.package import Held, Options, Package, Parts
+from .interface.package import LoadedMemory, Options, Package, Parts
 from .manifest import Manifest, read_manifest
 from .memory.layout import Loaded
 from .memory.weights import sidecar_name_of, weights_file
@@ -213,7 +213,7 @@ def _loaded(
         plan = _tuned(parts, plan, times) if own.choices and times else plan
         names = {weight.name: weight.name for weight in own.weights} | {**derivations.names[name]}
         programs[name] = Program(own, plan, names if name else None)
-    held = Held(parts)
+    held = LoadedMemory(parts)
     return Methods(held, programs) if manifest.methods else Model(held, programs[""])
 
 

@@ -29,7 +29,7 @@ from .checks.plans import check_plan, check_types
 from .devices.device import is_host
 from .errors import AotpackError, ArgumentError
 from .interface.listing import TensorInfo, inputs_of, outputs_of
-from .interface.package import Held, Package
+from .interface.package import LoadedMemory, Package
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded
@@ -63,7 +63,7 @@ class Program:
 class Method:
     """A method of a loaded package. Calls may come from any thread."""
 
-    def __init__(self, held: Held, program: Program) -> None:
+    def __init__(self, held: LoadedMemory, program: Program) -> None:
         parts, manifest = held.parts, program.manifest
         self.signature: Signature = manifest.signature
         self.manifest = manifest
@@ -289,7 +289,7 @@ class Model(Method, Package):
 
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
 
-    def __init__(self, held: Held, program: Program) -> None:
+    def __init__(self, held: LoadedMemory, program: Program) -> None:
         Package.__init__(self, held)
         Method.__init__(self, held, program)
 
@@ -307,7 +307,7 @@ class Methods(Package):
 
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
-    def __init__(self, held: Held, programs: Mapping[str, Program]) -> None:
+    def __init__(self, held: LoadedMemory, programs: Mapping[str, Program]) -> None:
         super().__init__(held)
         self.methods: Mapping[str, Method] = {
             name: Method(held, program) for name, program in programs.items()

@@ -47,7 +47,7 @@ class Parts:
     calls: TorchCalls | None
 
 
-class Held:
+class LoadedMemory:
     """The memory of a loaded package, freed once nobody holds it: the package, or a method."""
 
     def __init__(self, parts: Parts) -> None:
@@ -90,7 +90,7 @@ class Held:
 class Package:
     """A loaded package on one device."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: LoadedMemory) -> None:
         parts = held.parts
         self.targets: tuple[str, ...] = parts.manifest.targets
         self.manifest = parts.manifest
