@@ -132,11 +132,11 @@ def test_found_before(name: str, odd: bool) -> None:
 CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW, rebinds=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In C and interpreted; the last has small blocks."""
     monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
-    kind, words, small = replace(CONVOLUTIONS, odd=seed == 2).examine(seed)
+    kind, words, small = replace(CONVOLUTIONS, odd=seed == 1).examine(seed)
     assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{small.source}"
 
 
