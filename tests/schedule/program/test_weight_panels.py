@@ -9,6 +9,7 @@ from torch import nn
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program, loads
 from aotpack.ir.verify.program import verify
+from aotpack.schedule.program.merge_products import merge_products
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import derive_weights
 from tests.schedule.program.test_copy_windows import realized
@@ -20,17 +21,10 @@ class Merged(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.other = nn.Linear(16, 40), nn.Linear(16, 24)
+        self.one, self.other = nn.Linear(16, 64), nn.Linear(16, 128)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.one(x), self.other(x)
-
-
-class Given(nn.Module):
-    """A product of two inputs."""
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x @ y
 
 
 class Shared(nn.Module):
@@ -89,6 +83,15 @@ def test_copies_that_only_panels_read_are_no_derived_weights() -> None:
     laid = lay_in_panels(program)
     assert laid.derived == ("conv2d_1_weight_panels",)
     assert "conv2d_1_weight" not in laid.buffers
+    assert_same(program, laid)
+
+
+def test_panels_take_the_place_of_a_packed_weight() -> None:
+    program = merge_products(before(Merged(), 17, 16))
+    laid = lay_in_panels(program)
+    verify(laid)
+    (name,) = read_by_products(laid)
+    assert name.endswith("_panels") and len(program.packed) == 2 and len(laid.packed) == 1
     assert_same(program, laid)
 
 
