@@ -88,8 +88,33 @@ def _table(whole: frozenset[str] | None) -> Table:
     if whole is None:
         return {}
     exported: Any = torch.export.default_decompositions()
-    known, kept = {**_whole_table(), **dict(exported.items())}, whole | KEPT_WHOLE
+    known, kept = {**_whole_table(), **dict(exported.items()), **_OWN}, whole | KEPT_WHOLE
     return {operator: made for operator, made in known.items() if str(operator) not in kept}
+
+
+def _multilabel_margin_loss(
+    x: torch.Tensor, target: torch.Tensor, reduction: int = 1
+) -> torch.Tensor:
+    """The labels of a row end at the first that is negative.
+
+    torch's own decomposition counts the pairs behind it too, up to torch 2.13.
+    """
+    scores, labels = (x, target) if x.dim() == 2 else (x.reshape(1, -1), target.reshape(1, -1))
+    present = (labels < 0).cumsum(1) == 0
+    safe = torch.where(present, labels, 0)
+    classes = torch.arange(scores.shape[1])
+    members = ((safe[..., None] == classes) & present[..., None]).any(1)
+    margins = (1 - scores.gather(1, safe)[..., None] + scores[:, None]).clamp_min(0)
+    counted = present[..., None] & ~members[:, None]
+    loss: torch.Tensor = torch.where(counted, margins, 0).sum((1, 2)) / scores.shape[1]
+    if reduction:
+        loss = loss.mean() if reduction == 1 else loss.sum()
+    elif x.dim() < 2:
+        loss = loss.squeeze(0)
+    return loss
+
+
+_OWN: Table = {torch.ops.aten.multilabel_margin_loss.default: _multilabel_margin_loss}
 
 
 def _whole_table() -> Table:

@@ -6,6 +6,7 @@ from torch import nn
 from torch.export import exported_program
 from torch.nn import functional as F
 
+import aotpack
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.lower import LOWERINGS, lower
 from aotpack.trace import trace
@@ -104,3 +105,19 @@ def test_an_operator_that_checks_its_data_is_named_itself(function, name):
     traced = trace(Model(), (x,), name="m", version="1", whole=frozenset(LOWERINGS))
     with pytest.raises(UnsupportedError, match=f"{name} .*no lowering(.|\n)*fallback torch"):
         lower(traced)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_labels_end_at_the_first_negative_one(reduction: str, rank: int) -> None:
+    class Loss(nn.Module):
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return F.multilabel_margin_loss(x, labels, reduction=reduction)
+
+    x, full = torch.randn(5, 4), torch.tensor([[3, 0, 1, 2]]).repeat(5, 1)
+    ended = torch.tensor([[3, 0, -1, 1], [-1] * 4, [2, -1, -1, -1], [0, 1, 2, -1], [1, 0, 3, 2]])
+    full, rows = (full, ended) if rank == 2 else (full[0], ended[0])
+    x = x if rank == 2 else x[0]
+    model = aotpack.compile(Loss(), (x, full), target="interpreter")
+    for labels in (full, rows):
+        torch.testing.assert_close(model(x, labels), Loss()(x, labels))
