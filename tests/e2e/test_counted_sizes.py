@@ -54,7 +54,9 @@ def slices(x: torch.Tensor, n: torch.Tensor) -> Any:
 def products(x: torch.Tensor, rows: torch.Tensor) -> Any:
     """A product over counted rows, put back where they came from."""
     chosen = x[rows] @ x.new_ones(6, 5)
-    return x.new_zeros(4, 5).index_put((rows.nonzero()[:, 0],), chosen)
+    y = x.clone()
+    y[rows] = x[rows] * 2 + x[0]
+    return x.new_zeros(4, 5).index_put((rows.nonzero()[:, 0],), chosen), y
 
 
 def repeats(n: torch.Tensor, x: torch.Tensor) -> Any:
@@ -89,12 +91,6 @@ def ends(x: torch.Tensor, n: torch.Tensor) -> Any:
     return x[: n.item()] * 2, x[n.item() :].sum(0)
 
 
-def rows_in_place(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    y = x.clone()
-    y[rows] = x[rows] * 2 + x[0]
-    return y
-
-
 NONE, ALL = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
 CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (selections, [(X, ROWS), (X.abs(), ALL), (-X.abs(), NONE), (X, NONE)]),
@@ -105,7 +101,6 @@ CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (distinct, [(torch.tensor(n),) for n in ([[2, 0], [0, 2]], [[1, 1], [1, 1]])]),
     (experts, [(X, torch.tensor(n)) for n in ([2, 0, 1, 0], [1, 1, 1, 1])]),
     (ends, [(X, torch.tensor(k)) for k in (1, -1, 0, 9, -9)]),
-    (rows_in_place, [(X, ROWS), (X, NONE), (X, ALL)]),
     (products, [(X, ROWS), (X, NONE), (X, ALL)]),
 ]
 
@@ -193,10 +188,6 @@ def test_sizes_outside_of_their_ranges_and_conditions() -> None:
     ("function", "message"),
     [
         (lambda x: x[x[:, 0] > 0, x[0] > 0], "two masks, or one without dimensions"),
-        (
-            lambda x: torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,)),
-            r"a size \(u\d+\) depends on the data",
-        ),
     ],
 )
 def test_refuses(function: Callable[..., Any], message: str) -> None:

@@ -189,8 +189,7 @@ def test_notices_a_wrong_convolution_and_shrinks(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.row("S:A13", "S:M20")
-def test_random_models_with_counted_sizes() -> None:
-    for seed in (1, 6):
-        drawn = fuzz_counted.make(seed)
-        kind, words = fuzz.verdict(drawn, (CPU,))
-        assert kind == "ok", f"seed {seed}: {words}\n{drawn.source}"
+def test_a_random_model_with_counted_sizes() -> None:
+    drawn = fuzz_counted.make(6)
+    kind, words = fuzz.verdict(drawn, (CPU,))
+    assert kind == "ok", f"{words}\n{drawn.source}"
