@@ -20,6 +20,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.devices import Copying
+from aotpack.trace.operators.state import held
 
 TAKEN = frozenset(
     """
@@ -130,6 +131,11 @@ def evaluation_copies(
     memo: dict[int, Any] = {
         id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors
     }
+    owned = {tensor.untyped_storage()._cdata for tensor in tensors if not tensor.is_meta}
+    for value in (value for one in distinct.values() for _, value in held(one)):
+        is_view = isinstance(value, torch.Tensor) and id(value) not in memo
+        if is_view and value.untyped_storage()._cdata in owned:
+            memo[id(value)] = copies.of(value)  # of what a module owns: it stays so in the copy
     try:
         with Copying(copies):
             made = {label: copy.deepcopy(one, memo) for label, one in distinct.items()}

@@ -28,6 +28,7 @@ from aotpack.trace.methods import Method, evaluation_copies, module_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_positional_names
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
@@ -112,6 +113,7 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
     if isinstance(module, ExportedProgram):
         _refuse_changes(label, method.dynamic_shapes, options.dtype, options.strict)
     else:
+        check_caches(label, module)
         check_values(label, module, example)
     return _Given(label, module, example, method.dynamic_shapes)
 
@@ -122,6 +124,7 @@ def _traced(
     """The product, with the method's own names of weights, and the program that has them."""
     name = given.label
     exported, run, example, leaves = _exported(given, run, copies, options)
+    exported = with_state(exported, run, name)
     check_collectives(exported, name)
     in_order = in_program_order(exported, *example)
     absent = without_values(name, exported, in_order, copies, needs_weights=options.needs_weights)
@@ -147,6 +150,7 @@ def _exported(
     name, example = given.label, copies.example(given.example)
     if isinstance(given.module, ExportedProgram):
         program = copies.program(given.module)
+        program = with_state(program, None, name)
         return program, program.module(), example, ()
     assert run is not None
     if options.dtype is not None:

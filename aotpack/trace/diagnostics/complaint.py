@@ -18,6 +18,11 @@ _NOISE = (
 _ENDS = ("The following call raised this error", "If this type holds tensors")
 _OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # of torch
 _SHOWN_LINES = 8
+CACHE_ADVICE = (
+    "a package keeps caches of fixed length as state: make a StaticCache once, "
+    "cache = StaticCache(config, max_cache_len=N), call cache.early_initialization(...), keep it "
+    "as an attribute of the model, and return logits alone; or pass use_cache=False"
+)
 _ADVICE = (
     (
         r"data pointer of Tensor|__cuda_array_interface__|\.numpy\(\) is not supported",
@@ -31,6 +36,7 @@ _ADVICE = (
         "torch.cuda needs a GPU while a model is traced; what forward says of streams and events "
         "can be left out, as a package orders its work by data",
     ),
+    (r"\bDynamicCache\b|transformers\.cache_utils\.", CACHE_ADVICE),
     (
         r"which is not a known type",
         "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "

@@ -2,7 +2,8 @@
 
 ``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
 ``assertions``, ``counted`` (sizes that data decide), ``positions`` and ``position_rules`` (index
-checks), ``collectives`` (refused), ``decompositions``, ``copies``, ``layouts``, ``windows``,
-``registered`` (the user's lowerings); replaced while exporting: ``answers`` (checks of data),
-``random``, ``recurrent`` (LSTM, GRU, RNN as loops), ``streams``.
+checks), ``state`` (constants that change), ``collectives`` (refused), ``decompositions``,
+``copies``, ``layouts``, ``windows``, ``registered`` (the user's lowerings); replaced while
+exporting: ``answers`` (checks of data), ``random``, ``recurrent`` (LSTM, GRU, RNN as loops),
+``streams``.
 """

@@ -1,0 +1,215 @@
+"""Lifted constants that forward changes become buffers, and so state of the package.
+
+A cache that is reached by two ways, through a buffer and through a plain object, is two inputs of
+an exported program: the buffer, and a constant of the same memory. They become one.
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputSpec,
+    TensorArgument,
+)
+
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.ir.names import free_name
+from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
+from aotpack.trace.weights import Memory, memory_of_names
+
+_DEEPEST = 6  # attributes and items between a module and its cache
+
+
+def with_state(program: ExportedProgram, module: nn.Module | None, name: str) -> ExportedProgram:
+    """The program with buffers for constants that it changes; the same object without any.
+
+    They are called as ``module`` reaches them, which gets them as buffers too.
+    """
+    memory = memory_of_names(program)
+    constants = _changed_constants(program, memory)
+    if not constants:
+        return program
+    buffers = {
+        memory[spec.target]: spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.BUFFER and spec.target is not None
+    }
+    _check_views(name, [memory[target] for target in constants], buffers)
+    names = _names(program, module, constants)
+    merged: dict[str, InputSpec] = {}
+    for target, spec in constants.items():
+        if memory[target] in buffers:
+            merged[spec.arg.name] = buffers[memory[target]]
+            continue
+        own = names[target]
+        made = replace(spec, kind=InputKind.BUFFER, target=own, persistent=False)
+        buffers[memory[target]] = made
+        tensor = program.constants[target]
+        if module is not None and isinstance(tensor, torch.Tensor):
+            module.register_buffer(own, tensor, persistent=False)
+    return _rebuilt(program, buffers, merged, names)
+
+
+def _changed_constants(
+    program: ExportedProgram, memory: Mapping[str, Memory]
+) -> dict[str, InputSpec]:
+    """The constants that a program writes to, or whose memory it writes to by another way."""
+    changed = _changed(program)
+    starts = {memory[target][0] for target in changed if len(memory[target]) > 1}
+    specs = program.graph_signature.input_specs
+    constants = {
+        spec.target: spec
+        for spec in specs
+        if spec.kind is InputKind.CONSTANT_TENSOR and spec.target is not None
+    }
+    return {
+        target: spec
+        for target, spec in constants.items()
+        if target in changed or memory[target][0] in starts
+    }
+
+
+def _names(
+    program: ExportedProgram, module: nn.Module | None, constants: Iterable[str]
+) -> dict[str, str]:
+    """The names of constants as buffers, by the way to them in the module."""
+    reached = () if module is None else held(module)
+    paths = {id(one): path for path, one in reached if isinstance(one, torch.Tensor)}
+    taken = {*program.constants, *program.state_dict}
+    found: dict[str, str] = {}
+    for target in constants:
+        path = paths.get(id(program.constants[target]), target)
+        found[target] = free_name(re.sub(r"\W+", "_", path).strip("_"), taken - {target})
+        taken.add(found[target])
+    return found
+
+
+def check_caches(name: str, module: nn.Module) -> None:
+    """Refuse a cache of transformers that grows: its tensors are others after each call."""
+    for path, value in held(module):
+        if "DynamicCache" in (kind.__name__ for kind in type(value).__mro__):
+            raise TraceError(
+                f"tracing {name}: the model has a DynamicCache, {path}, which grows from call to "
+                f"call; {CACHE_ADVICE}"
+            )
+
+
+def _changed(program: ExportedProgram) -> set[str]:
+    """The names of the parameters, buffers and constants that operators write to."""
+    targets = {
+        spec.arg.name: spec.target
+        for spec in program.graph_signature.input_specs
+        if spec.target is not None and isinstance(spec.arg, TensorArgument)
+    }
+    bases: dict[fx.Node, str] = {}
+    found: set[str] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in targets:
+            bases[node] = targets[node.name]
+        elif isinstance(node.target, OpOverload):
+            for argument, value in _aliased(node):
+                if isinstance(value, fx.Node) and value in bases:
+                    bases[node] = bases[value]
+                    if argument.alias_info.is_write:
+                        found.add(bases[value])
+    return found
+
+
+def _aliased(node: fx.Node) -> Iterator[tuple[Any, Any]]:
+    """The arguments of a call whose memory it writes to or returns."""
+    assert isinstance(node.target, OpOverload)
+    arguments = node.target._schema.arguments
+    values = {a.name: v for a, v in zip(arguments, node.args, strict=False)} | node.kwargs
+    for argument in arguments:
+        if argument.alias_info is not None and argument.name in values:
+            yield argument, values[argument.name]
+
+
+def _check_views(name: str, constants: list[Memory], buffers: Mapping[Memory, InputSpec]) -> None:
+    """Refuse state of which two ways lead to different views."""
+    views: dict[Any, Memory] = {key[0]: key for key in buffers if len(key) > 1}
+    for key in constants:
+        if len(key) > 1 and views.setdefault(key[0], key) != key:
+            raise UnsupportedError(
+                f"tracing {name}: forward changes a tensor of which it has two views; keep one of "
+                "them, and take the other from it in forward"
+            )
+
+
+def _rebuilt(
+    program: ExportedProgram,
+    buffers: Mapping[Memory, InputSpec],
+    merged: Mapping[str, InputSpec],
+    named: Mapping[str, str],
+) -> ExportedProgram:
+    """The program with ``named`` constants as buffers and ``merged`` placeholders as others."""
+    module = copy.deepcopy(program.graph_module)
+    old = program.graph_signature
+    nodes = module.graph.find_nodes(op="placeholder")
+    by_name = {}
+    for node, spec in zip(nodes, old.input_specs, strict=True):
+        node.name = spec.arg.name  # a copied graph renames those called as builtins: ``input``
+        by_name[node.name] = node
+    for name, spec in merged.items():
+        by_name[name].replace_all_uses_with(by_name[spec.arg.name])
+        module.graph.erase_node(by_name[name])
+    made = {spec.arg.name: spec for spec in buffers.values()}
+    inputs = [made.get(one.arg.name, one) for one in old.input_specs if one.arg.name not in merged]
+    outputs = [_output(one, merged) for one in old.output_specs]
+    constants = {named.get(name, name): one for name, one in program.constants.items()}
+    module.recompile()
+    return ExportedProgram(
+        module,
+        module.graph,
+        ExportGraphSignature(inputs, outputs),
+        program.state_dict,
+        program.range_constraints,
+        program.module_call_graph,
+        program.example_inputs,
+        constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _output(spec: OutputSpec, merged: Mapping[str, InputSpec]) -> OutputSpec:
+    if isinstance(spec.arg, TensorArgument) and spec.arg.name in merged:
+        return replace(spec, arg=TensorArgument(name=merged[spec.arg.name].arg.name))
+    return spec
+
+
+def held(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """What a module's attributes hold, and how it reaches them: ``cache.layers[0].keys``."""
+    seen: set[int] = set()
+
+    def walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+        if id(value) in seen or isinstance(value, nn.Module) or depth > _DEEPEST:
+            return
+        seen.add(id(value))
+        yield path, value
+        if not isinstance(value, torch.Tensor):
+            for step, part in _parts_of(value):
+                yield from walk(part, path + step, depth + 1)
+
+    for name, owner in module.named_modules():
+        for key, value in vars(owner).items():
+            if not key.startswith("_"):
+                yield from walk(value, f"{name}.{key}".strip("."), 0)
+
+
+def _parts_of(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [(f"[{key}]", part) for key, part in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(f"[{number}]", part) for number, part in enumerate(value)]
+    own = vars(value) if hasattr(value, "__dict__") and not isinstance(value, type) else {}
+    return [(f".{key}", part) for key, part in own.items()]

@@ -1,0 +1,133 @@
+"""Constants that forward changes are state; caches of transformers are such."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.errors import TraceError, UnsupportedError
+from aotpack.trace import trace
+
+X = torch.ones(2, 3)
+
+
+class Cached(nn.Module):
+    """A cache in plain objects, and perhaps in a buffer too."""
+
+    def __init__(self, buffer: torch.Tensor | None = None, read: bool = False) -> None:
+        super().__init__()
+        self.layers = [SimpleNamespace(keys=torch.zeros(2, 3), table=torch.arange(3.0))]
+        if buffer is not None:
+            self.layers[0].keys = buffer
+            self.register_buffer("rows", buffer[:1] if read else buffer, persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer = self.layers[0]
+        layer.keys.add_(x * layer.table)
+        return layer.keys + getattr(self, "rows", 0)
+
+
+def traced(model: object, **options: object) -> object:
+    return trace(model, (X,), name="m", version="1", **options).graph
+
+
+def test_a_constant_that_forward_changes_is_called_as_it_is_reached():
+    model = Cached()
+    graph = traced(model)
+    assert graph.signature.updates == ("layers_0_keys",)
+    names = [weight.name for weight in graph.weights]
+    assert names[0] == "layers_0_keys" and len(names) == 2
+    assert torch.equal(model.layers[0].keys, torch.zeros(2, 3)) and not [*model.buffers()]
+
+
+def test_a_buffer_that_is_reached_by_two_ways_is_one():
+    graph = traced(Cached(torch.zeros(2, 3)))
+    assert graph.signature.updates == ("rows",)
+    assert [weight.name for weight in graph.weights if weight.shape == (2, 3)] == ["rows"]
+
+
+def test_two_views_of_what_forward_changes_are_refused():
+    with pytest.raises(UnsupportedError, match="changes a tensor of which it has two views"):
+        traced(Cached(torch.zeros(2, 3), read=True))
+
+
+def test_constants_that_nothing_changes_stay_constants():
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = [torch.arange(3.0)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.held[0]
+
+    graph = traced(Reader())
+    assert graph.signature.updates == () and graph.weights[0].name != "held_0"
+
+
+def test_a_program_that_others_exported_keeps_its_constants():
+    with torch.no_grad():
+        program = torch.export.export(Cached(torch.zeros(2, 3)), (X,))
+    before = str(program.graph_signature)
+    assert traced(program).signature.updates == ("rows",)
+    assert str(program.graph_signature) == before
+
+
+# --- transformers ------------------------------------------------------------------------------
+
+
+IDS, PLACES = torch.tensor([[3, 1, 4, 1]]), torch.arange(4)
+TOKENS = torch.export.Dim("tokens", min=1, max=16)
+DYNAMIC = {"input_ids": {1: TOKENS}, "cache_position": {0: TOKENS}}
+TINY = {
+    "vocab_size": 16,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+
+
+@pytest.fixture
+def llama():
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(**TINY)).eval()
+    sizes = {"batch_size": 1, "max_cache_len": 16}
+    model.generation_config = GenerationConfig(
+        use_cache=True, cache_implementation="static", cache_config=sizes
+    )
+    return model
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_static_cache_of_the_exportable_module(llama, strict):
+    from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
+
+    module = TorchExportableModuleWithStaticCache(llama)
+    given = {"input_ids": IDS, "cache_position": PLACES}
+    options = {"dynamic_shapes": DYNAMIC, "strict": strict, "golden": 0}
+    graph = trace(module, (), given, name="m", version="1", **options).graph
+    changed = {"cumulative_length_0", "key_cache_0", "value_cache_0"}
+    assert set(graph.signature.updates) == changed
+    assert [size.name for size in graph.signature.sizes] == ["tokens"]
+
+
+def test_a_growing_cache_is_refused_with_the_recipe(llama):
+    from transformers import DynamicCache
+
+    recipe = "make a StaticCache once.*keep it as an attribute"
+    with pytest.raises(TraceError, match=f"(?s)DynamicCache.*{recipe}"):
+        trace(llama, (IDS,), name="m", version="1")
+
+    class Held(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.llama, self.cache = llama, DynamicCache(config=llama.config)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.llama(input_ids=ids, past_key_values=self.cache).logits
+
+    with pytest.raises(TraceError, match=f"the model has a DynamicCache, cache, which.*{recipe}"):
+        trace(Held(), (IDS,), name="m", version="1")
