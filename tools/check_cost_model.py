@@ -92,7 +92,7 @@ def _row(folder: Path, key: str, times: Times, target: Target) -> tuple[float, f
 
 def whole(folder: Path, tuning: Path | None) -> float:
     """Microseconds of the GPU for a call on the golden inputs."""
-    golden = read_golden(folder, read_manifest(folder).golden.drawn)
+    golden = read_golden(folder / "golden.safetensors", read_manifest(folder).golden.drawn)
     with load(folder, 0, tuning=tuning) as model:
         args = []
         for spec in model.signature.inputs:

@@ -83,7 +83,10 @@ def verify(
     with watch() as actions, load(package, device, weights=weights) as model:
         checks: list[Check] = []
         notes: list[str] = []
+        state = {name: array.stored() for name, array in model.state.items()}
         for name, method in model.methods.items():
+            for changed, array in model.state.items():
+                array.fill(state[changed])
             facts = method.manifest.golden
             if facts.has_results or not facts.note:
                 checks += check_golden(model, method)
@@ -97,17 +100,17 @@ def check_golden(model: Package, method: Method) -> tuple[Check, ...]:
     """Check outputs and in-place changes on the golden inputs against the reference.
 
     On a GPU the worst of several calls counts; the last runs as a graph. Memory is poisoned between
-    calls, so that none can reuse the values of another. Afterwards the state is what it was.
+    calls, so that none can reuse the values of another.
     """
     manifest = method.manifest
     golden = read_golden(manifest.folder / manifest.golden_file, manifest.golden.drawn)
     state = {name: array.stored() for name, array in model.state.items()}
     runs = []
     for _ in range(1 if is_host(model.device) else _CALLS):
-        model.poison()
-        runs.append(_golden_run(model, method, golden))
         for name, array in model.state.items():
             array.fill(state[name])
+        model.poison()
+        runs.append(_golden_run(model, method, golden))
     return tuple(max(checks, key=_severity) for checks in zip(*runs, strict=True))
 
 

@@ -104,7 +104,7 @@ def test_factors_end_where_rows_do(tmp_path: Path) -> None:
     assert padded_in(compiled.scheduled.schedule) == ["linear"]
     write_package(compiled.precompiled, tmp_path)
     with closing(load(tmp_path, InterpreterDevice())) as model:
-        assert [check for check in check_golden(model) if not check.is_passed] == []
+        assert [check for check in check_golden(model, model) if not check.is_passed] == []
 
 
 @pytest.mark.row("S:D5", "C:K5")

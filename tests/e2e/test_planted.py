@@ -111,7 +111,7 @@ def failed(right: Build, wrong: Build, folder: Path) -> bool:
     rendered = replace(wrong.rendered, golden=right.traced.golden)
     write_package(replace(wrong.precompiled, rendered=rendered), folder)
     with load(folder, "cpu") as model:
-        return not all(check.is_passed for check in check_golden(model))
+        return not all(check.is_passed for check in check_golden(model, model))
 
 
 @pytest.mark.parametrize("name", PLANTED)

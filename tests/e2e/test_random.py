@@ -61,7 +61,7 @@ def test_dynamic_sizes_and_the_packages_own_test(tmp_path: Path) -> None:
     eager = seeded(Drawing(), "m")
     write_package(compiled.precompiled, tmp_path)
     with load(tmp_path, "cpu") as packaged:
-        assert all(check.is_passed for check in check_golden(packaged))
+        assert all(check.is_passed for check in check_golden(packaged, packaged))
     for model in compiled.models.values():
         for rows in (1, 64):
             x = torch.randn(rows, 7)

@@ -67,7 +67,7 @@ def test_every_form_is_right(package: PackedWeight, tmp_path: Path) -> None:
     assert most > 1
     for file in files:
         with closing(opened(package, file)) as model:
-            failed = [check for check in check_golden(model) if not check.is_passed]
+            failed = [check for check in check_golden(model, model) if not check.is_passed]
         assert failed == []
 
 
@@ -178,7 +178,7 @@ def test_a_fused_kernel_is_right_in_parts(target: Target, tmp_path: Path) -> Non
         tuning = preferring(model, 2)
     assert parted
     with closing(opened(package, file_of(tuning, tmp_path))) as model:
-        assert all(check.is_passed for check in check_golden(model))
+        assert all(check.is_passed for check in check_golden(model, model))
 
 
 @pytest.mark.row("S:N3", "C:K3")
