@@ -22,6 +22,7 @@ from tests.e2e.models import Function
 from tests.schedule.programs import BF16, F32, Writer, apply, load, schedule_of, scheduled
 
 ROOT = Path(__file__).parents[2]
+LONG = 12_000  # elements of a row
 
 
 def kernel_of(made: Schedule, name: str) -> Kernel:
@@ -33,14 +34,17 @@ def kernel_of(made: Schedule, name: str) -> Kernel:
 
 
 def two_candidates(x_type: DType, t_type: DType, *, whole: bool) -> Program:
-    """``y`` reads what the kernel of ``a`` reads, and what the kernel of ``b`` makes of ``z``."""
+    """``y`` reads what the kernel of ``a`` reads, and what the kernel of ``b`` makes of ``z``.
+
+    Registers do not hold rows of both, so the two kernels are not merged afterwards.
+    """
     w = Writer()
-    x, z = w.input("x", 8, 64, dtype=x_type), w.input("z", 8, 64)
-    a = w.reduction("a", [8], [64], lambda i, r: load(x, i, r), kind="max")
-    t = w.pointwise("t", [8, 64], lambda i, j: apply("exp", load(z, i, j)), dtype=t_type)
-    b = w.reduction("b", [8], [64], lambda i, r: load(t, i, r))
+    x, z = w.input("x", 8, LONG, dtype=x_type), w.input("z", 8, LONG)
+    a = w.reduction("a", [8], [LONG], lambda i, r: load(x, i, r), kind="max")
+    t = w.pointwise("t", [8, LONG], lambda i, j: apply("exp", load(z, i, j)), dtype=t_type)
+    b = w.reduction("b", [8], [LONG], lambda i, r: load(t, i, r))
     second = (lambda i, j: load(t, i, j)) if whole else (lambda i, j: load(b, i))
-    y = w.pointwise("y", [8, 64], lambda i, j: apply("add", load(x, i, j), second(i, j)))
+    y = w.pointwise("y", [8, LONG], lambda i, j: apply("add", load(x, i, j), second(i, j)))
     return w.program(a, t, b, y)
 
 
@@ -48,7 +52,7 @@ def two_candidates(x_type: DType, t_type: DType, *, whole: bool) -> Program:
 @pytest.mark.parametrize(
     ("x_type", "t_type", "whole", "partner"),
     [
-        (F32, F32, False, "a"),  # 512 elements are more than 8
+        (F32, F32, False, "a"),  # 96000 elements are more than 8
         (F32, F32, True, "b"),  # as many: the latest
         (F32, BF16, True, "a"),  # as many elements, but more bytes
         (BF16, F32, True, "b"),
