@@ -19,6 +19,7 @@ from aotpack.errors import AotpackError, TraceError
 from aotpack.ir.rounding import PROMOTING, is_choice, is_decision, name_of, rounds_operand
 from aotpack.trace.changes import CHANGES
 from aotpack.trace.conversions import is_rounding
+from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.graph import is_returned
 from aotpack.trace.operators.control import COND, CONTROL, Turns, run_control
@@ -28,6 +29,7 @@ from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_laun
 from aotpack.trace.weights import dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
+_SMALL = 5e7  # operations of an iteration, and bytes that it holds
 _REPLACING = torch.ops.aten.nan_to_num.default
 
 
@@ -78,9 +80,11 @@ class Eager(fx.Interpreter):
     def controlled(self, n: fx.Node) -> Any:
         """The value of control flow; parts run as the whole does."""
         args, _ = self.fetch_args_kwargs_from_env(n)
-        if n.target is not COND:
-            args = pytree.tree_map(self.carried, args)  # once, not in each iteration
-        return run_control(n.target, pytree.tree_map(self._part, args), self.turns)
+        if n.target is COND:
+            return run_control(n.target, pytree.tree_map(self._part, args), self.turns)
+        args = pytree.tree_map(self.carried, args)  # once, not in each iteration
+        with _threads_for(args):
+            return run_control(n.target, pytree.tree_map(self._part, args), self.turns)
 
     def carried(self, value: Any) -> Any:
         """The form in which a loop takes a value."""
@@ -297,6 +301,20 @@ def _widen(value: Any) -> Any:
             return value.to(torch.complex128)
         return value.double() if value.is_floating_point() else value
     return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+
+@contextmanager
+def _threads_for(args: Sequence[Any]) -> Iterator[None]:
+    """Inside the block, one thread if a loop's iterations are small: others wait more than work."""
+    parts = [one for one in pytree.tree_leaves(args) if isinstance(one, fx.GraphModule)]
+    costs = [cost_of(part, wide=True) for part in parts]
+    is_small = all(max(one.operations, one.held) < _SMALL for one in costs)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if is_small else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
