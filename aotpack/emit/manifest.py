@@ -11,6 +11,7 @@ from aotpack.emit.names import Identity
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Fixed, Passed
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.runtime.files.kinds import MOST
 from aotpack.runtime.manifest import SCHEMA
 from aotpack.stages import (
     Binary,
@@ -82,7 +83,7 @@ def _method(rendered: Rendered) -> dict[str, Any]:
         "updates": list(signature.updates),
         "assertions": [asdict(one) for one in signature.assertions],
         "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
-        "peak_bytes": rendered.peak_bytes,
+        "peak_bytes": min(rendered.peak_bytes, MOST),  # sizes may have no upper bound
         "choices": list(rendered.choices),
         "golden": golden_facts(rendered.golden),
         **_counted(signature),

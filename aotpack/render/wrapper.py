@@ -17,7 +17,6 @@ from aotpack.render.contexts import (
 from aotpack.render.emit.reserved import Reserved
 from aotpack.render.environment import render_template
 from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
-from aotpack.runtime.files.kinds import MOST
 from aotpack.stages import DerivedWeight, Signature, TensorSpec
 from aotpack.target import Target
 
@@ -171,10 +170,7 @@ def _opening(control: Control, names: dict[str, str]) -> tuple[str, tuple[str, .
 
 
 def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
-    """Bytes of intermediates alive at once, and of counters, at the largest admitted sizes.
-
-    At most ``MOST``, which manifests admit: several sizes without an upper bound give more.
-    """
+    """Bytes of intermediates alive at once, and of counters, at the largest admitted sizes."""
     storages = (*_storages(schedule), *_passed(schedule, steps))
     spans = [(_largest(text), first, last) for _, text, first, last in storages]
     for place, step in enumerate(steps):
@@ -184,8 +180,7 @@ def peak_bytes(schedule: Schedule, steps: tuple[Step, ...]) -> int:
     times = range(len(launches(schedule.kernels)))
     counters = (counter for kernel in schedule.kernels for counter in kernel.counters)
     always = sum(_largest(buffer_bytes(counter)) for counter in counters)
-    alive = max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
-    return min(MOST, always + alive)
+    return always + max((sum(n for n, a, b in spans if a <= t <= b) for t in times), default=0)
 
 
 def _largest(size: Int) -> int:

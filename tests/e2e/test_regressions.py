@@ -268,3 +268,13 @@ def test_an_integer_zero_becomes_a_positive_zero(whole: torch.dtype, count: int)
     module = Model(lambda m, x: (1 / x.to(whole).float(), 1 / x.to(whole).double()))
     found = compile(module, (x,), target=str(CPU))(x)
     assert all(map(torch.equal, found, module(x)))
+
+
+def test_sizes_without_bounds_may_be_several() -> None:
+    """Their memory at the largest sizes is more than a manifest holds; each call takes its own."""
+    module = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)).eval()
+    shapes = ({0: Dim("b"), 1: Dim("s")},)
+    model = compile(module, (torch.ones(2, 3, 8),), dynamic_shapes=shapes, target="cpu")
+    x = torch.randn(5, 7, 8)
+    torch.testing.assert_close(model(x), module(x))
+    assert model.memory > 2**62
