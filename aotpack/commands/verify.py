@@ -14,7 +14,7 @@ from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
 from aotpack.runtime.manifest import read_manifest
-from aotpack.stages import Golden, PerMethod
+from aotpack.stages import PerMethod
 from aotpack.target import INTERPRETER, Target
 
 
@@ -102,6 +102,7 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 
 def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Replace the golden data of the build by data recorded now."""
+    from aotpack.commands.alike import check_alike
     from aotpack.emit.manifest import golden_facts
     from aotpack.emit.package import golden_content, reseal
     from aotpack.pipeline import build_of  # imports torch, which takes seconds
@@ -115,32 +116,16 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
             f"verifying {options.wheel}: its methods are {', '.join(entries)}, those of "
             f"{options.model} are {', '.join(found)}; give the model it was built of"
         )
+    doing = f"verifying {options.wheel}"
     file = package / "manifest.json"
     manifest = json.loads(file.read_bytes())
     for name, one in found.items():
         own = manifest["methods"][name] if name else manifest
+        where = f"{doing}: method {name!r}" if name else doing
+        check_alike(where, entries[name].signature, options.model, one)
         golden_content(one.golden, entries[name].golden_file).write(package)
-        _check_alike(options, one.golden, own)
         own["golden"] = golden_facts(one.golden)
     file.write_text(json.dumps(manifest))
     reseal(package)
     for record in package.parent.glob("*.dist-info/RECORD"):
         record.unlink()  # of the wheel, which has been compared with it
-
-
-def _check_alike(options: argparse.Namespace, golden: Golden, manifest: dict[str, Any]) -> None:
-    """Refuse a model whose signature differs from that of the wheel."""
-    theirs = {
-        "inputs": [name for name, *_ in golden.inputs],
-        "outputs": [name for name, *_ in golden.outputs],
-        "updates": [name for name, *_ in golden.updates],
-    }
-    ours = {what: [tensor["name"] for tensor in manifest[what]] for what in ("inputs", "outputs")}
-    ours["updates"] = manifest["updates"]
-    for what, names in ours.items():
-        if names != theirs[what]:
-            raise UsageError(
-                f"verifying {options.wheel}: its {what} are {', '.join(names) or 'none'}, those of "
-                f"{options.model} are {', '.join(theirs[what]) or 'none'}; give the model it was "
-                "built of"
-            )

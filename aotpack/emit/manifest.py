@@ -73,8 +73,21 @@ def manifest_text(
 
 def _method(rendered: Rendered) -> dict[str, Any]:
     """What a method has of its own; of a package with several, nothing but bytes and choices."""
-    signature = rendered.signature
     data = {
+        **signature_facts(rendered.signature),
+        "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
+        "peak_bytes": min(rendered.peak_bytes, MOST),  # sizes may have no upper bound
+        "choices": list(rendered.choices),
+        "golden": golden_facts(rendered.golden),
+    }
+    if rendered.derived:
+        data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
+    return data
+
+
+def signature_facts(signature: Signature) -> dict[str, Any]:
+    """What a method takes, returns and changes; not its name."""
+    return {
         "sizes": [_range(size) for size in signature.sizes],
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
@@ -82,15 +95,8 @@ def _method(rendered: Rendered) -> dict[str, Any]:
         "positional": list(signature.positional),
         "updates": list(signature.updates),
         "assertions": [asdict(one) for one in signature.assertions],
-        "wrapper_sha256": hashlib.sha256(rendered.wrapper.encode()).hexdigest(),
-        "peak_bytes": min(rendered.peak_bytes, MOST),  # sizes may have no upper bound
-        "choices": list(rendered.choices),
-        "golden": golden_facts(rendered.golden),
         **_counted(signature),
     }
-    if rendered.derived:
-        data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
-    return data
 
 
 def _counted(signature: Signature) -> dict[str, Any]:

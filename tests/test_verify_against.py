@@ -1,0 +1,141 @@
+"""``verify --against`` takes a model with the wheel's signature, and tells what differs."""
+
+from pathlib import Path
+
+import pytest
+
+from aotpack.cli import main
+
+MODEL = """
+import torch
+
+class Both(torch.nn.Module):
+    def forward(self, x, k):
+        return (x * k).relu(), (x > 0).sum(0)
+
+model = Both()
+example_inputs = (torch.linspace(-1, 1, 12).reshape(4, 3), torch.tensor(1.5))
+name = "both"
+"""
+METHODS = """
+import torch
+from aotpack import Method
+
+x = torch.linspace(-1, 1, 12).reshape(4, 3)
+
+class Two(torch.nn.Module):
+    def sums(self, x):
+        return x.sum(1)
+
+    def signs(self, x):
+        return x > 0
+
+two = Two()
+methods = {"sums": Method(two.sums, (x,)), "signs": Method(two.signs, (x,))}
+name = "two"
+"""
+FIRST, SECOND = "(x * k).relu()", "(x > 0).sum(0)"
+ROWS = "--dynamic", "x:0=batch[2:8]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the model for a number of batch."""
+    folder = tmp_path_factory.mktemp("against")
+    file = folder / "both_model.py"
+    file.write_text(MODEL)
+    assert main([str(file), "-o", str(folder), "--target", "cpu", *ROWS]) == 0
+    return next(folder.glob("*.whl"))
+
+
+def compared(wheel: Path, place: Path, text: str, *words: str) -> int:
+    """The exit code of a comparison with the model in ``text``."""
+    (place / "given.py").write_text(text)
+    given = str(place / "given.py")
+    return main(["verify", str(wheel), "--device", "cpu", "--against", given, *words])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ROWS),
+        ("(-1, 1, 12).reshape(4, 3)", "(-2, 1, 18).reshape(6, 3)", ()),
+        ("torch.tensor(1.5))", "torch.tensor(0.5))", ("--dynamic", "x:0=others[2:4]")),
+    ],
+    ids=["same", "other size", "other name and range"],
+)
+def test_a_model_alike_is_compared(
+    wheel: Path, tmp_path: Path, old: str, new: str, words: tuple[str, ...]
+) -> None:
+    assert compared(wheel, tmp_path, MODEL.replace(old, new), *words) == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ours", "theirs"),
+    [
+        (".double()", "", "'output0' is float32[batch, 3]", "float64[4, 3]"),
+        (".bfloat16()", "", "'output0' is float32[batch, 3]", "bfloat16[4, 3]"),
+        ("[:1]", "", "'output0' is float32[batch, 3]", "float32[1, 3]"),
+        ("[None]", "", "'output0' is float32[batch, 3]", "float32[1, 4, 3]"),
+        ("", ".int()", "'output1' is int64[3]", "int32[3]"),
+        (", -x", "", "returns (output0, output1)", "(output0, output1, output2)"),
+    ],
+)
+def test_other_results_fail(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    first: str,
+    second: str,
+    ours: str,
+    theirs: str,
+) -> None:
+    other = MODEL.replace(FIRST, FIRST + first).replace(SECOND, SECOND + second)
+    assert compared(wheel, tmp_path, other) == 1
+    assert f"{ours}; {tmp_path / 'given.py'} has {theirs}. Give" in capsys.readouterr().err
+
+
+def test_another_structure_fails(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = MODEL.replace(f"{FIRST}, {SECOND}", f"{{'output0': {FIRST}, 'output1': {SECOND}}}")
+    assert compared(wheel, tmp_path, other) == 1
+    error = capsys.readouterr().err
+    assert "it returns (output0, output1); " in error
+    assert "has {'output0': output0, 'output1': output1}. Give" in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words", "told"),
+    [
+        ("tensor(1.5)", "tensor(1.5, dtype=torch.float64)", (), "argument 'k' is float32[]"),
+        ("reshape(4, 3)", "reshape(1, 4, 3)", (), "argument 'x' is float32[batch, 3]"),
+        ("reshape(4, 3)", "reshape(3, 4)", (), "has size 4 in dimension 1; accepted: 3"),
+        ("reshape(4, 3)", "repeat(3).reshape(12, 3)", (), "makes batch 12"),
+        ("torch.tensor(1.5))", "1.5)", (), "its inputs are x, k"),
+        ("", "", ("--dtype", "bfloat16"), "with the same --dtype as the build"),
+    ],
+)
+def test_other_inputs_are_refused(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    words: tuple[str, ...],
+    told: str,
+) -> None:
+    assert compared(wheel, tmp_path, MODEL.replace(old, new, 1), *words) == 2
+    error = capsys.readouterr().err
+    assert told in error and "astype" not in error
+
+
+def test_each_method_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "two_model.py"
+    file.write_text(METHODS)
+    assert main([str(file), "-o", str(tmp_path), "--target", "cpu"]) == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    assert compared(wheel, tmp_path, METHODS) == 0
+    assert compared(wheel, tmp_path, METHODS.replace("x > 0", "(x > 0).int()")) == 1
+    told = "method 'signs': its result 'output0' is bool[4, 3]; "
+    assert told in capsys.readouterr().err
