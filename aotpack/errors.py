@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotpack.runtime.errors import AotpackError, AssertionFailed, VerifyError, did_you_mean
+from aotpack.runtime.errors import (
+    AotpackError,
+    AssertionFailed,
+    VerifyError,
+    did_you_mean,
+    printable,
+    printable_lines,
+)
 
 __all__ = [
     "AotpackError",
@@ -16,6 +23,8 @@ __all__ = [
     "calling_user",
     "did_you_mean",
     "noting",
+    "printable",
+    "printable_lines",
 ]
 
 
@@ -24,13 +33,7 @@ class UsageError(AotpackError):
 
 
 class TraceError(AotpackError):
-    """The model could not be loaded or exported.
-
-    The message may quote the model, so characters that a terminal obeys are shown as escapes.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__("".join(map(_printable, message)))
+    """The model could not be loaded or exported."""
 
 
 class UnsupportedError(AotpackError):
@@ -39,11 +42,6 @@ class UnsupportedError(AotpackError):
 
 class CompileError(AotpackError):
     """A kernel could not be compiled; has the compiler's message and a command to repeat it."""
-
-
-def _printable(character: str) -> str:
-    is_plain = character.isprintable() or character in "\n\t"
-    return character if is_plain else ascii(character)[1:-1]
 
 
 @contextmanager

@@ -64,6 +64,23 @@ def test_a_whole_wheel_is_shown(wheel: Path, capsys: pytest.CaptureFixture[str])
     assert "tiny_model 1" in capsys.readouterr().out
 
 
+def test_text_of_a_wheel_does_not_rule_the_terminal(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "\x1b[31m \x9b31m \u202e\ntargets sm_90"
+    file = changed(wheel, tmp_path, put("manifest.json", "golden", "note", note))
+    assert main(["inspect", str(file), "--html", str(tmp_path / "r.html")]) == 0
+    assert main(["inspect", str(file)]) == 0
+    shown = r"\x1b[31m \x9b31m \u202e\ntargets sm_90"
+    for text in (capsys.readouterr().out, (tmp_path / "r.html").read_text()):
+        assert shown in text and not {*"\x1b\x9b\u202e"} & {*text}
+    file = changed(wheel, tmp_path, lambda c: c.update({SOURCE: b"a\tb\n\x1b[2J"}))
+    assert main(["inspect", str(file), "--kernel", "k1"]) == 0
+    assert capsys.readouterr().out == "a\tb\n\\x1b[2J"
+    file = changed(wheel, tmp_path, lambda c: c.update({f"{NAME}/\u202e\x9b": b""}))
+    assert r"tiny_model/\u202e\x9b does not fit its entry" in failed(capsys, "verify", file)
+
+
 @pytest.mark.parametrize("verb", ["inspect", "verify"])
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//x", "a\\x", "C:x", "a\nx"])
 def test_entries_that_lead_elsewhere(

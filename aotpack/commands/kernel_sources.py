@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotpack.commands.wheel_file import damaged, read_entry
+from aotpack.errors import printable_lines
 from aotpack.precompile.elf import read_function_sizes
 from aotpack.runtime.manifest import Manifest
 from aotpack.target import CPU
@@ -44,7 +45,7 @@ def read_sources(manifest: Manifest, archive: zipfile.ZipFile, package: str) -> 
 
 def _text(archive: zipfile.ZipFile, path: str) -> str:
     try:
-        return read_entry(archive, path).decode()
+        return printable_lines(read_entry(archive, path).decode())
     except UnicodeDecodeError as error:
         raise damaged(archive, f"{path} is no text: {error.reason}") from error
 

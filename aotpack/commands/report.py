@@ -6,9 +6,10 @@ from typing import TypeAlias
 
 from aotpack.commands.kernel_sources import Sources
 from aotpack.devices import GPUS
+from aotpack.errors import printable
 from aotpack.render.report import Cell, Listing, Report, Table, render_report
 from aotpack.runtime.manifest import Kernel, Manifest
-from aotpack.runtime.tensors import Tensor, derived_text
+from aotpack.runtime.tensors import Tensor, derived_text, tensors_text
 from aotpack.target import CPU
 from aotpack.tune import estimate
 
@@ -27,16 +28,17 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
     compilers = ", ".join(
         f"{name} {version}" for name, version in sorted(manifest.compilers.items())
     )
-    return [
+    rows = [
         ("package", f"{signature.name} {signature.version}"),
         ("built by", ", ".join(filter(None, (f"aotpack {manifest.aotpack}", compilers)))),
         ("targets", ", ".join(manifest.targets)),
         *(row for name, one in methods for row in _method_rows(name, one)),
-        ("weights", f"{len(manifest.weights)} tensors, {manifest.weights_mode}"),
+        ("weights", f"{tensors_text(len(manifest.weights))}, {manifest.weights_mode}"),
         *(row for name, one in methods for row in _memory_rows(name, one)),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
     ]
+    return [(name, printable(fact)) for name, fact in rows]
 
 
 def _method_rows(name: str, manifest: Manifest) -> Rows:

@@ -3,9 +3,8 @@
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from aotpack.errors import UsageError, VerifyError
+from aotpack.errors import UsageError, printable
 
 
 def signing() -> ModuleType:
@@ -24,15 +23,4 @@ def signing() -> ModuleType:
 def told_signature(wheel: Path, key: Path) -> str:
     """Check the signature of a wheel; says who signed what. VerifyError if it does not fit."""
     statement, name = signing().check_signature(wheel, key)
-    try:
-        materials = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
-        made_of = ", ".join(map(_material, materials))
-    except (KeyError, TypeError) as error:
-        raise VerifyError(
-            f"verifying {wheel}: the signed statement does not say what the wheel was made of"
-        ) from error
-    return f"signed with the key {name}\nmade of {made_of}"
-
-
-def _material(one: dict[str, Any]) -> str:
-    return one["uri"] if "uri" in one else f"{one['name']} (sha256 {one['digest']['sha256']})"
+    return f"signed with the key {name}\nmade of {', '.join(map(printable, statement.made_of))}"

@@ -2,8 +2,8 @@
 
 In reading order: ``names`` (of a package), ``content`` (a file), ``modules`` (Python text),
 ``manifest``, ``sbom``, ``package`` (the folder), ``tags`` and ``platforms`` (where it runs),
-``description`` (its README), ``wheel``, ``provenance``, ``emit``; ``signature`` (of what was
-emitted), which needs cryptography.
+``description`` (its README), ``wheel``, ``provenance``, ``emit``; ``statement`` (reads
+signed provenance) and ``signature`` (of what was emitted), which needs cryptography.
 """
 
 from .emit import check_folder, emit

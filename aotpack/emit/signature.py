@@ -16,7 +16,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from aotpack.emit.provenance import PREDICATE, STATEMENT, provenance_file
+from aotpack.emit.provenance import provenance_file
+from aotpack.emit.statement import Statement, read_envelope, read_statement
 from aotpack.errors import UsageError, VerifyError
 
 PAYLOAD = "application/vnd.in-toto+json"
@@ -40,9 +41,10 @@ def sign(wheel: Path, key: Path, passphrase: Callable[[], bytes]) -> tuple[Path,
             f"signing {wheel}: its provenance {file.name} cannot be read ({error.strerror}); a "
             "build writes it beside the wheel, keep them together"
         ) from error
-    fault = _fault(payload, digest)
-    if fault:
-        raise UsageError(f"signing {wheel}: {file.name} {fault}; build the wheel again")
+    try:
+        read_statement(payload, digest)
+    except ValueError as error:
+        raise UsageError(f"signing {wheel}: {file.name} {error}; build the wheel again") from error
     name = fingerprint(private.public_key())
     signed = base64.b64encode(private.sign(_encoded(payload))).decode()
     envelope = {
@@ -62,7 +64,7 @@ def sign(wheel: Path, key: Path, passphrase: Callable[[], bytes]) -> tuple[Path,
     return target, name
 
 
-def check_signature(wheel: Path, key: Path) -> tuple[dict[str, Any], str]:
+def check_signature(wheel: Path, key: Path) -> tuple[Statement, str]:
     """The signed statement and the key's fingerprint; VerifyError for anything but a fit."""
     public = _public_key(key)
     doing = f"verifying {wheel}"
@@ -77,8 +79,8 @@ def check_signature(wheel: Path, key: Path) -> tuple[dict[str, Any], str]:
         ) from error
     name = fingerprint(public)
     try:
-        payload, signature, made_by = _read_envelope(text)
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        payload, signature, made_by = read_envelope(text, PAYLOAD)
+    except ValueError as error:
         raise VerifyError(
             f"{doing}: the signature {file.name} is damaged ({error}); copy it again"
         ) from error
@@ -86,14 +88,15 @@ def check_signature(wheel: Path, key: Path) -> tuple[dict[str, Any], str]:
         public.verify(signature, _encoded(payload))
     except InvalidSignature:
         raise VerifyError(
-            f"{doing}: the signature {file.name} does not fit the key {name}; it says that "
-            f"{made_by} made it. Do not install the wheel unless you can tell why"
+            f"{doing}: the signature {file.name} does not fit the key {name}; it "
+            f"says that {made_by} made it. Do not install the wheel unless you can tell why"
         ) from None
-    fault = _fault(payload, digest)
-    if fault:
-        raise VerifyError(f"{doing}: the signed statement {fault}. Do not install the wheel")
-    statement: dict[str, Any] = json.loads(payload)
-    return statement, name
+    try:
+        return read_statement(payload, digest), name
+    except ValueError as error:
+        raise VerifyError(
+            f"{doing}: the signed statement {error}. Do not install the wheel"
+        ) from error
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -103,36 +106,10 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).rstrip(b"=").decode()
 
 
-def _read_envelope(text: bytes) -> tuple[bytes, bytes, str]:
-    """Payload, signature and the name of its key."""
-    envelope = json.loads(text)
-    if envelope["payloadType"] != PAYLOAD:
-        raise ValueError(f"its payload is {envelope['payloadType']!r}")
-    (signed,) = envelope["signatures"]
-    payload = base64.b64decode(envelope["payload"], validate=True)
-    signature = base64.b64decode(signed["sig"], validate=True)
-    return payload, signature, str(signed.get("keyid"))
-
-
 def _encoded(payload: bytes) -> bytes:
     """What is signed: DSSE's encoding of the payload with its type."""
     head = f"DSSEv1 {len(PAYLOAD)} {PAYLOAD} {len(payload)} ".encode()
     return head + payload
-
-
-def _fault(payload: bytes, digest: str) -> str:
-    """Why a statement is not one of the wheel with this sha256; "" if it is."""
-    try:
-        statement = json.loads(payload)
-        kinds = statement["_type"], statement["predicateType"]
-        digests = [subject["digest"]["sha256"] for subject in statement["subject"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "is no provenance"
-    if kinds != (STATEMENT, PREDICATE):
-        return f"is of the kind {kinds[1]!r}, accepted is {PREDICATE!r}"
-    if digest not in digests:
-        return f"is about another file: the wheel's sha256 is {digest}, it names {digests}"
-    return ""
 
 
 def _sha256(wheel: Path, doing: str) -> str:

@@ -14,14 +14,14 @@ from typing import Any
 
 from .arrays.device_array import DeviceArray
 from .devices.device import Device, active, is_host
-from .errors import AotpackError
+from .errors import AotpackError, printable, printable_lines
 from .golden.data import read_golden
 from .loading import load
 from .manifest import Manifest, read_manifest
 from .model import Method
 from .safetensors import Stored
 from .selftest import golden_arguments, verify
-from .tensors import derived_text
+from .tensors import derived_text, tensors_text
 from .tuning.tune import tune_into
 
 _WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # warm-up calls, timed calls, time limit
@@ -100,19 +100,20 @@ def info(folder: Path, *, as_json: bool) -> int:
 
 def summary(manifest: Manifest) -> str:
     """The package in a few lines."""
+    signatures = [printable_lines(str(one.signature)) for one in manifest.entries.values()]
+    return "\n".join([*signatures, *map(printable, _facts(manifest))])
+
+
+def _facts(manifest: Manifest) -> Iterator[str]:
+    """A line for each fact."""
     compilers = ", ".join(f"{name} {version}" for name, version in manifest.compilers.items())
-    methods = manifest.entries
-    return "\n".join(
-        [
-            *(str(one.signature) for one in methods.values()),
-            f"version   {manifest.signature.version}, by aotpack {manifest.aotpack}, {compilers}",
-            f"targets   {', '.join(manifest.targets)}",
-            f"kernels   {len(manifest.kernels)}",
-            f"weights   {len(manifest.weights)} tensors ({manifest.weights_mode})",
-            *(line for name, one in methods.items() for line in _own_lines(name, one)),
-            *(f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values()),
-        ]
-    )
+    yield f"version   {manifest.signature.version}, by aotpack {manifest.aotpack}, {compilers}"
+    yield f"targets   {', '.join(manifest.targets)}"
+    yield f"kernels   {len(manifest.kernels)}"
+    yield f"weights   {tensors_text(len(manifest.weights))} ({manifest.weights_mode})"
+    for name, one in manifest.entries.items():
+        yield from _own_lines(name, one)
+    yield from (f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values())
 
 
 def _own_lines(method: str, manifest: Manifest) -> Iterator[str]:

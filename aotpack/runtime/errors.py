@@ -6,9 +6,12 @@ of aotpack are instances of ``PACKAGE.AotpackError``. But ``except PACKAGE.Aotpa
 base classes alone, and so catches the errors of that package.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar
+
+_BEYOND_ASCII = re.compile(r"[^ -~]")
 
 
 class _Kinds(type):
@@ -34,9 +37,14 @@ class AotpackError(Exception, metaclass=_Kinds):
     The message names the operation, its object, the value found, the values accepted and the
     remedy. ``str(error)`` is complete; no traceback is needed to act on it. To handle the errors of
     several packages at once, catch ``Exception`` and ask ``isinstance(error, AotpackError)``.
+
+    The message may quote files and models, so characters that a terminal obeys become escapes.
     """
 
     aotpack_kind: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable_lines(message))
 
 
 class ArgumentError(AotpackError):
@@ -76,6 +84,22 @@ class VerifyError(AotpackError):
     """The package gives a wrong answer on its golden data, or breaks the zero-compile promise."""
 
     aotpack_kind = "verify"
+
+
+def printable(text: str) -> str:
+    """Text from outside in one line: control characters and those that turn the direction of
+    writing are shown as escapes.
+    """
+    return _BEYOND_ASCII.sub(_escaped, text)
+
+
+def printable_lines(text: str) -> str:
+    """Text from outside that may have several lines, and tabs."""
+    return _BEYOND_ASCII.sub(lambda one: one[0] if one[0] in "\n\t" else _escaped(one), text)
+
+
+def _escaped(one: "re.Match[str]") -> str:
+    return one[0] if one[0].isprintable() else ascii(one[0])[1:-1]
 
 
 def did_you_mean(found: str, accepted: Iterable[str]) -> str:

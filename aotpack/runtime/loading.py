@@ -173,7 +173,7 @@ def _times(tuning: str | Path | None) -> Tuning:
 
 def _wrong_kind(name: str, value: object, accepted: str) -> ArgumentError:
     found = type(value).__name__
-    return ArgumentError(f"loading a model: {name}= is {found}; accepted: {accepted}")
+    return ArgumentError(f"loading a model: {name} is of type {found}; accepted: {accepted}")
 
 
 def folder_of(package: str | Path | ModuleType) -> Path:

@@ -12,7 +12,7 @@ from .arrays.orders import laid_out
 from .checks.audit import watch
 from .devices.device import Device, is_host
 from .dtypes import Array, present
-from .errors import VerifyError
+from .errors import VerifyError, printable, printable_lines
 from .files.inventory import differences
 from .golden.data import read_golden
 from .golden.law import Check, compare, limits_of
@@ -48,6 +48,9 @@ class Report:
         return kept and not self.left_out and all(check.is_passed for check in self.checks)
 
     def __str__(self) -> str:
+        return printable_lines(self._told())
+
+    def _told(self) -> str:
         if self.left_out:
             told = "\n".join([*map(str, self.checks), f"no golden data: {self.left_out}"])
             return (
@@ -91,7 +94,7 @@ def verify(
             if facts.has_results or not facts.note:
                 checks += check_golden(model, method)
             else:
-                notes.append(f"{name and f'{name}: '}{facts.note}")
+                notes.append(f"{name and f'{name}: '}{printable(facts.note)}")
     check_weights(model.manifest, None if weights is None else Path(weights))
     return Report(tuple(checks), tuple(actions), called(model.manifest), "; ".join(notes))
 

@@ -149,7 +149,13 @@ def derived_text(weights: Sequence[DerivedWeight]) -> tuple[str, ...]:
     if not weights:
         return ()
     size = sum(weight.bytes for weight in weights)
-    return (f"{len(weights)} tensors of {size:,} bytes, computed from weights when they are bound",)
+    made = tensors_text(len(weights))
+    return (f"{made} of {size:,} bytes, computed from weights when they are bound",)
+
+
+def tensors_text(count: int) -> str:
+    """``1 tensor`` or ``COUNT tensors``."""
+    return f"{count} tensor{'' if count == 1 else 's'}"
 
 
 def _check_rank(shape: tuple[Any, ...]) -> None:

@@ -75,7 +75,7 @@ def test_a_signature_fits_its_wheel_and_key(wheel: Path, secret: bytes, shown: b
     file, name = sign(wheel, wheel.parent / "a", no_passphrase)
     assert file == signature_file(wheel) and name == fingerprint(KEY.public_key())
     statement, checked = check_signature(wheel, wheel.parent / "b")
-    assert checked == name and statement["subject"][0]["name"] == wheel.name
+    assert checked == name and statement.subjects == (wheel.name,)
 
 
 def test_equal_wheels_and_keys_give_equal_signatures(signed: Path) -> None:
@@ -115,6 +115,81 @@ STATEMENT = {
     "predicateType": "https://slsa.dev/provenance/v1",
     "subject": [{"digest": {"sha256": "0" * 64}}],
 }
+
+
+def restated(wheel: Path, *path: Any) -> bytes:
+    """The provenance with one value replaced: the keys that lead to it, then the value."""
+    data = inner = json.loads(provenance_file(wheel).read_bytes())
+    for key in path[:-2]:
+        inner = inner[key]
+    inner[path[-2]] = path[-1]
+    return json.dumps(data).encode()
+
+
+MADE_OF = ("predicate", "buildDefinition", "resolvedDependencies")
+UNSIGNED: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "a list": (
+        lambda w: b"[]",
+        "is no provenance .a list of 0 stands where an object with '_type'",
+    ),
+    "UTF-16": (lambda w: b"{}".decode().encode("utf-16"), "is no provenance .byte 0 is not UTF-8"),
+    "a byte order mark": (lambda w: b"\xef\xbb\xbf" + restated(w, "x", 1), "a byte order mark"),
+    "a key twice": (
+        lambda w: restated(w, "x", 1).replace(b'"x"', b'"_type": 1, "x"'),
+        "the key '_type' is there twice",
+    ),
+    "NaN": (lambda w: restated(w, "x", float("nan")), "NaN is no number in JSON"),
+    "another type": (
+        lambda w: restated(w, "_type", "x"),
+        "is of the kind 'x', accepted is .*in-toto",
+    ),
+    "another predicate": (
+        lambda w: restated(w, "predicateType", "y"),
+        "is of the kind 'y', accepted is .*slsa",
+    ),
+    "a type that is a list": (
+        lambda w: restated(w, "_type", ["x"]),
+        "its '_type' is a list of 1, accepted is text",
+    ),
+    "no subjects": (lambda w: restated(w, "subject", []), "about another file: .*, it names none"),
+    "a subject that rules terminals": (
+        lambda w: restated(w, "subject", [{"digest": {"sha256": "\x1b[31m"}}]),
+        r"it names '\\x1b\[31m'",
+    ),
+    "null for a predicate": (
+        lambda w: restated(w, "predicate", None),
+        "does not say what the wheel was made of .its 'predicate' is null, accepted is an object",
+    ),
+    "no definition": (lambda w: restated(w, "predicate", {}), "it has no 'buildDefinition'"),
+    "text for dependencies": (lambda w: restated(w, *MADE_OF, "abc"), "'abc', accepted is a list"),
+    "null for dependencies": (lambda w: restated(w, *MADE_OF, None), "null, accepted is a list"),
+    "a number for a dependency": (lambda w: restated(w, *MADE_OF, [5]), "5 stands where an object"),
+    "a number for an address": (
+        lambda w: restated(w, *MADE_OF, [{"uri": 5}]),
+        "its 'uri' is 5, accepted is text",
+    ),
+    "no sha256": (
+        lambda w: restated(w, *MADE_OF, [{"name": "x", "digest": None}]),
+        "its 'digest' is null, accepted is an object",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "message"), UNSIGNED.values(), ids=UNSIGNED)
+def test_what_verify_refuses_is_not_signed(
+    signed: Path, made: Callable[[Path], bytes], message: str
+) -> None:
+    payload = made(signed)
+    envelope(signed, **forged(payload))
+    with pytest.raises(VerifyError, match=message):
+        check_signature(signed, signed.parent / "key.pub")
+    provenance_file(signed).write_bytes(payload)
+    signature_file(signed).unlink()
+    with pytest.raises(UsageError, match=message):
+        sign(signed, signed.parent / "key", no_passphrase)
+    assert not signature_file(signed).exists()
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a changed wheel": (
         lambda w: change(w, lambda b: b + b"\0"),
@@ -127,7 +202,33 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (lambda w: signature_file(w).write_bytes(b"[]"), "is damaged"),
     "another kind of payload": (lambda w: envelope(w, payloadType="text"), "its payload is 'text'"),
     "no signatures": (lambda w: envelope(w, signatures=[]), "is damaged"),
-    "a number for a signature": (lambda w: envelope(w, signatures=[{"sig": 1}]), "is damaged"),
+    "a number for a signature": (
+        lambda w: envelope(w, signatures=[{"sig": 1}]),
+        "is damaged .its 'sig' is 1, accepted is text",
+    ),
+    "a signature that is no object": (
+        lambda w: envelope(w, signatures=["a"]),
+        "is damaged .'a' stands where an object with 'sig'",
+    ),
+    "null for signatures": (lambda w: envelope(w, signatures=None), "is null, accepted is a list"),
+    "a signature beyond ASCII": (
+        lambda w: envelope(w, signatures=[{"sig": "é"}]),
+        r"its 'sig' is '\\xe9', accepted is base64",
+    ),
+    "a key twice": (
+        lambda w: change(signature_file(w), lambda b: b.replace(b"{", b'{"payload": "", ', 1)),
+        "the key 'payload' is there twice",
+    ),
+    "UTF-16": (
+        lambda w: change(signature_file(w), lambda b: b.decode().encode("utf-16")),
+        "byte 0 is not UTF-8",
+    ),
+    "a byte order mark": (
+        lambda w: change(signature_file(w), lambda b: b"\xef\xbb\xbf" + b),
+        "it begins with a byte order mark",
+    ),
+    "NaN": (lambda w: envelope(w, x=float("nan")), "NaN is no number in JSON"),
+    "null": (lambda w: signature_file(w).write_bytes(b"null"), "it is null, accepted is an object"),
     "a short signature": (lambda w: envelope(w, signatures=[{"sig": "AAAA"}]), "does not fit"),
     "another payload": (
         lambda w: envelope(w, payload=base64.b64encode(b"{}").decode()),
@@ -162,6 +263,22 @@ def test_another_key_is_refused(signed: Path) -> None:
     made_by = re.escape(fingerprint(KEY.public_key()))
     with pytest.raises(VerifyError, match=f"it says that {made_by} made it"):
         check_signature(signed, signed.parent / "other.pub")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "shown"),
+    [
+        ("\x1b[31mTRUSTED\nsigned", r"'\\x1b\[31mTRUSTED\\nsigned' made it"),
+        ("somebody made it. ok", "'somebody made it. ok' made it"),
+        (["x"], "a list of 1 made it"),
+        (None, "nobody made it"),
+    ],
+)
+def test_a_claimed_signer_is_quoted(signed: Path, claimed: Any, shown: str) -> None:
+    sig = base64.b64encode(bytes(64)).decode()
+    envelope(signed, signatures=[{"keyid": claimed, "sig": sig}])
+    with pytest.raises(VerifyError, match=f"it says that {shown}"):
+        check_signature(signed, signed.parent / "key.pub")
 
 
 def test_a_wheel_is_signed_with_its_own_provenance_alone(wheel: Path) -> None:
@@ -234,6 +351,9 @@ def test_sign_and_verify_say_whose_signature_it_is(
     main(["verify", str(wheel), "--key", str(wheel.parent / "key.pub"), "--device", "cpu"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"signed with the key {name}" and "pkg:pypi/torch@" in lines[1]
+    envelope(wheel, **forged(restated(wheel, *MADE_OF, [{"uri": "\x1b[2J\nsigned \u202e"}])))
+    main(["verify", str(wheel), "--key", str(wheel.parent / "key.pub"), "--device", "cpu"])
+    assert capsys.readouterr().out.splitlines()[1] == r"made of \x1b[2J\nsigned \u202e"
 
 
 def test_without_the_library_the_extra_is_named(

@@ -11,8 +11,10 @@ from aotpack.runtime import command
 from aotpack.runtime.command import import_first, main
 from aotpack.runtime.errors import AotpackError
 from aotpack.runtime.manifest import SCHEMA
+from aotpack.runtime.selftest import verify
 
 from .fake_device import FakeDevice
+from .packages import rewrite
 
 
 def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,6 +23,18 @@ def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "demo(x: float32[b, s]" in text and "targets   fake" in text
     assert main(str(package / "__main__.py"), ["info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == SCHEMA
+
+
+def test_text_of_the_manifest_does_not_rule_the_terminal(
+    package: Path, device: FakeDevice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = json.loads((package / "manifest.json").read_bytes())
+    manifest["golden"] |= {"note": "\x1b[31m\x9b \u202e\ntargets x", "eager_errors": []}
+    rewrite(package, manifest)
+    assert main(str(package / "__main__.py"), ["info"]) == 0
+    shown = r"\x1b[31m\x9b \u202e\ntargets x"
+    assert f"golden    {shown}" in capsys.readouterr().out.splitlines()
+    assert f"no golden data: {shown}\n" in str(verify(package, device))
 
 
 def test_a_damaged_package_is_one_line(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,7 +179,7 @@ def test_calls_see_the_weights_of_one_binding(package: Path, device: Any) -> Non
 
 
 def test_reports_name_them(package: Path, tmp_path: Path) -> None:
-    told = "1 tensors of 4 bytes, computed from weights when they are bound"
+    told = "1 tensor of 4 bytes, computed from weights when they are bound"
     assert f"\nderived   {told}\n" in summary(read_manifest(package))
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         assert ("derived", told) in summary_rows(read_manifest(package), archive)

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import aotpack
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, printable, printable_lines
 from aotpack.runtime.errors import did_you_mean
 
 from .packages import write_demo
@@ -82,6 +82,20 @@ def test_except_asks_for_base_classes(two: tuple[ModuleType, ...]) -> None:
     except both:
         caught = "by the tuple"
     assert caught == "by the tuple"
+
+
+@pytest.mark.parametrize("text", ["", "plain text", "é", "名前", "<b>&'\"\\"])
+def test_text_stays_as_it_is(text: str) -> None:
+    assert printable(text) == printable_lines(text) == str(UsageError(text)) == text
+
+
+def test_what_a_terminal_obeys_is_escaped() -> None:
+    ruling = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    for character in map(chr, [*ruling, 0x2028, 0xD800]):
+        escaped = ascii(character)[1:-1]
+        kept = character if character in "\n\t" else escaped
+        assert printable(f"a{character}b") == f"a{escaped}b"
+        assert printable_lines(f"a{character}b") == str(UsageError(f"a{character}b")) == f"a{kept}b"
 
 
 def test_errors_cross_processes(two: tuple[ModuleType, ...]) -> None:

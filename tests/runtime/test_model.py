@@ -103,7 +103,7 @@ def test_stream_override(package: Path, device: FakeDevice) -> None:
     with load(package, device, stream=Stream()) as model:
         model(X, X)
     assert device.streams == [77]
-    with pytest.raises(ArgumentError, match="stream= is str; accepted"):
+    with pytest.raises(ArgumentError, match="stream is of type str; accepted"):
         load(package, device, stream="fast")
 
 

@@ -338,6 +338,7 @@ def stream_handle(stream: Any) -> int:
         if hasattr(stream, attribute):
             return int(getattr(stream, attribute))
     raise ArgumentError(
-        f"loading a model: stream= is {type(stream).__name__}; accepted: a stream's address as an "
-        "int, or an object with __cuda_stream__ (torch.cuda.Stream, cupy.cuda.Stream)"
+        f"loading a model: stream is of type {type(stream).__name__}; accepted: a "
+        "stream's address as an int, or an object with __cuda_stream__ "
+        "(torch.cuda.Stream, cupy.cuda.Stream)"
     )

@@ -19,7 +19,9 @@ def test_values_are_read() -> None:
         (b'{"a": "\xff"}', "byte 7 is not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[1, 2", "Expecting"),
-        (b"[" + b"9" * 5000 + b"]", "5000 digits"),
+        (b"[" + b"9" * 5000 + b"]", "an integer has too many digits"),
+        (b"\xef\xbb\xbf[1]", "it begins with a byte order mark"),
+        ("[1]".encode("utf-16"), "byte 0 is not UTF-8"),
     ],
 )
 def test_what_readers_disagree_about_is_refused(text: bytes, reason: str) -> None:
