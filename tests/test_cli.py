@@ -50,6 +50,15 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Softmax(1))
 example_inputs = (torch.randn(4, 8),)
 """
+APART = """
+import torch
+
+class Apart(torch.nn.Module):
+    def forward(self, x, y, z):
+        return RESULTS
+
+model, example_inputs = Apart(), (torch.ones(4, 8), torch.ones(8, 4), torch.ones(16, 16))
+"""
 TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 
 
@@ -345,6 +354,21 @@ def test_show_says_why_and_no_more(folder: Path, capsys: pytest.CaptureFixture[s
     assert main(["show", str(folder / "two_products.py"), "--why"]) == 0
     (why,) = capsys.readouterr().out.splitlines()
     assert why.startswith("matmul_1 is not in the kernel of matmul: ")
+
+
+@pytest.mark.parametrize(
+    ("results", "told"),
+    [
+        ("x @ y, z @ z", "no reason is recorded why the 2 kernels are apart\n"),
+        ("x * 2", "all operations share one kernel\n"),
+    ],
+)
+def test_show_says_that_there_is_no_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], results: str, told: str
+) -> None:
+    (tmp_path / "apart.py").write_text(APART.replace("RESULTS", results))
+    assert main(["show", str(tmp_path / "apart.py"), "--why"]) == 0
+    assert capsys.readouterr().out == told
 
 
 def test_show_prints_the_tiles_of_the_target(

@@ -130,6 +130,24 @@ def test_other_inputs_are_refused(
     assert told in error and "astype" not in error
 
 
+@pytest.mark.parametrize(
+    "words", [("--dtype", "bfloat16"), ("--strict",), ROWS, ("--fallback=torch",)]
+)
+def test_tracing_options_need_a_model(
+    wheel: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert main(["verify", str(wheel), "--device", "cpu", *words]) == 2
+    option = words[0].partition("=")[0]
+    assert f"{option} says how the model of --against is traced" in capsys.readouterr().err
+
+
+def test_a_gpu_for_a_package_of_processors_names_the_option(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(wheel), "--device", "0"]) == 1
+    assert "on a command line --device cpu." in capsys.readouterr().err
+
+
 def test_each_method_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "two_model.py"
     file.write_text(METHODS)

@@ -50,6 +50,15 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
     )
 
 
+def trace_options_given(options: argparse.Namespace) -> list[str]:
+    """The tracing options that differ from their defaults, as on the command line."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_trace_options(parser)
+    defaults = vars(parser.parse_args([]))
+    differing = [name for name, value in defaults.items() if getattr(options, name) != value]
+    return [f"--{name.replace('_', '-')}" for name in differing]
+
+
 def _add_precisions(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--precision",

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
                     product = product.for_targets(how.targets)
                 print(product.as_text(), end="")
             if options.why and stage == "scheduled":
-                print(product.why_text(), end="")
+                print(product.why_text() or _without_reasons(product), end="")
 
     def look_after(stage: str, run: PassRun) -> None:
         if stage == "scheduled" and run.name == options.after:
@@ -68,6 +68,13 @@ def run(options: argparse.Namespace) -> int:
     made = build_of(source, how, hook)
     _ = made.rendered if "rendered" in shown else made.scheduled
     return 0
+
+
+def _without_reasons(product: Any) -> str:
+    count = max(len(schedule.kernels) for schedule in product.schedules)
+    if count < 2:
+        return "all operations share one kernel\n"
+    return f"no reason is recorded why the {count} kernels are apart\n"
 
 
 def _each(product: Any, method: str | None) -> Mapping[str, Any]:

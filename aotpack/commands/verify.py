@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aotpack.commands.model_options import add_trace_options, load_source, read_options
+from aotpack.commands.model_options import (
+    add_trace_options,
+    load_source,
+    read_options,
+    trace_options_given,
+)
 from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
 from aotpack.commands.signatures import told_signature
 from aotpack.commands.wheel_file import unpacked, weights_of
@@ -52,6 +57,12 @@ def _device(text: str) -> int | str:
 
 def run(options: argparse.Namespace) -> int:
     """Print the checks; 1 when one of them fails. Nothing of an unsigned wheel is run."""
+    given = trace_options_given(options)
+    if options.model is None and given:
+        raise UsageError(
+            f"verifying {options.wheel}: {given[0]} says how the model of --against is traced, and "
+            f"there is no --against; leave {given[0]} out, or give --against MODEL"
+        )
     if options.key is not None:
         print(told_signature(options.wheel, options.key))
     with unpacked(options.wheel) as package:

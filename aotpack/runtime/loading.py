@@ -103,7 +103,8 @@ def choose_device(
     if manifest.targets == (CPU_TARGET,):
         raise DeviceError(
             f"loading {manifest.signature.name} on cuda:{number}: the package was built for cpu "
-            'alone. Build it with --target for your GPU too, or load(device="cpu").'
+            "alone. Build it with --target for your GPU too, or run it on processors: "
+            'load(device="cpu"), on a command line --device cpu.'
         )
     return CudaDevice(int(number))
 

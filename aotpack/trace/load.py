@@ -1,8 +1,9 @@
 """MODEL on the command line -> module, example inputs and options in the file.
 
 A model file defines ``model`` or ``get_model()``, and ``example_inputs`` or ``get_inputs()``;
-optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords. Or it
-defines ``methods`` or ``get_methods()``: a dict of ``Method`` by name.
+optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs means keywords, which
+``example_kwargs`` adds to a tuple. Or it defines ``methods`` or ``get_methods()``: a dict of
+``Method`` by name.
 """
 
 import hashlib
@@ -153,6 +154,9 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
     value = getattr(module, "example_inputs", None)
     if value is None and callable(getattr(module, "get_inputs", None)):
         value = module.get_inputs()
+    kwargs = getattr(module, "example_kwargs", None)
+    if kwargs is not None:
+        return _with_keywords(() if value is None else value, kwargs, spec)
     if value is None:
         raise TraceError(
             f"loading {spec}: it defines no example inputs; define example_inputs = (tensor, ...) "
@@ -165,6 +169,16 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
     raise TraceError(
         f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) "
         "or a dict (keyword inputs) is accepted"
+    )
+
+
+def _with_keywords(args: Any, kwargs: Any, spec: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(args, (tuple, list)) and isinstance(kwargs, Mapping):
+        return tuple(args), dict(kwargs)
+    raise TraceError(
+        f"loading {spec}: example_inputs is a {type(args).__name__} and example_kwargs a "
+        f"{type(kwargs).__name__}; a tuple (positional inputs) and a dict (keyword inputs) are "
+        "accepted together"
     )
 
 

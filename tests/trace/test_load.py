@@ -37,6 +37,8 @@ def write(tmp_path):
             0,
             ["input"],
         ),
+        (MODEL + INPUTS + "example_kwargs = {'scale': 2}\n", "", 1, ["scale"]),
+        (MODEL + "example_kwargs = {'input': torch.zeros(2, 4)}\n", "", 0, ["input"]),
         ("net = nn.ReLU()\n" + INPUTS, ":net", 1, []),
         ("def make(): return nn.ReLU()\n" + INPUTS, ":make", 1, []),
     ],
@@ -92,6 +94,12 @@ def test_saved_program(tmp_path):
             "",
             "example_inputs is a Tensor; a tuple",
         ),
+        (
+            MODEL + "example_inputs = {'input': torch.zeros(2)}; example_kwargs = {}\n",
+            "",
+            "example_inputs is a dict and example_kwargs a dict; a tuple",
+        ),
+        (MODEL + INPUTS + "example_kwargs = 3\n", "", "and example_kwargs a int; a tuple"),
         (
             "x = 1 / 0\n",
             "",

@@ -87,7 +87,11 @@ def conversion(dtype: DType, framework: str) -> str:
     """The caller's words for a conversion."""
     if framework == "torch":
         return f".to(torch.{dtype})"
-    return f'.astype("{dtype}")' if framework in ("numpy", "cupy") else f"to {dtype}"
+    if framework == "numpy" and not dtype.is_known_to_numpy:
+        bits = ', or cut float32 to bits: (x.view("uint32") >> 16).astype("uint16")'
+        return f".astype(ml_dtypes.{dtype}){bits if dtype.name == 'bfloat16' else ''}"
+    is_named = framework in ("numpy", "cupy") and dtype.is_known_to_numpy
+    return f'.astype("{dtype}")' if is_named else f"to {dtype}"
 
 
 def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:

@@ -41,6 +41,20 @@ def test_guards(model: Model, device: FakeDevice, x: object, y: object, message:
     assert device.launches == []
 
 
+@pytest.mark.parametrize("kind", [DType.BFLOAT16, DType.FLOAT8_E5M2])
+def test_types_that_numpy_lacks_are_told_as_it_can_give_them(
+    tmp_path: Path, device: FakeDevice, kind: DType
+) -> None:
+    x, own = np.ones(2, np.float32), TensorSpec("own", kind, (Int.of(2),))
+    bits = (x.view("uint32") >> 16).astype("uint16")
+    with load(write_demo(tmp_path / "demo", inputs=(own,)), device) as model:
+        with pytest.raises(ArgumentError, match=rf"\.astype\(ml_dtypes\.{kind}\)") as told:
+            model(X, X, x)
+        recipe = '(x.view("uint32") >> 16).astype("uint16")'
+        assert (recipe in str(told.value)) == (kind == DType.BFLOAT16)
+        model(X, X, bits if kind == DType.BFLOAT16 else np.ones(2, np.uint8))
+
+
 @pytest.mark.row("S:D2", "S:H27")
 def test_noncontiguous_tensors_are_refused(package: Path) -> None:
     with load(package, FakeDevice((1, 0))) as model:
