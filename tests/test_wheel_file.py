@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import stat
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,11 @@ from tests.emit.builds import tiny
 
 Contents = dict[str, bytes]
 NAME = "tiny_model"
+GOLDEN = f"{NAME}/golden.safetensors"
+MANIFEST = f"{NAME}/manifest.json"
+SOURCE = f"{NAME}/kernels/source/k1.py"
+CODE = f"{NAME}/kernels/sm_80/k1.cubin"
+RECORD = f"{NAME}-1.dist-info/RECORD"
 
 
 @pytest.fixture(scope="module")
@@ -108,15 +114,85 @@ def test_entries_that_are_no_files_or_there_twice(
     )
 
 
+ODD_NAMES = {
+    "ä" * 128: "has a name that is too long; accepted: 255 bytes between two slashes, 1000 in all",
+    "/".join(["a" * 90] * 12): "has a name that is too long",
+    f"{NAME}/manifest.json/x": "'tiny_model/manifest.json' is both a file and a folder",
+    f"{NAME}/manifest.json/": "'tiny_model/manifest.json' is both a file and a folder",
+}
+
+
+@pytest.mark.parametrize(("name", "message"), ODD_NAMES.items())
+@pytest.mark.parametrize("verb", ["inspect", "verify", "bench"])
+def test_entries_that_cannot_be_unpacked(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    message: str,
+    verb: str,
+) -> None:
+    file = changed(wheel, tmp_path, lambda contents: contents.update({name: b""}))
+    told = failed(capsys, verb, file)
+    assert message in told and f"reading {file}: " in told and len(told) < 400 + len(str(file))
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 255, "/".join(["a" * 90] * 10), f"{NAME}/manifest.json-x", f"{NAME}/new/"]
+)
+def test_entries_that_can(wheel: Path, tmp_path: Path, name: str) -> None:
+    file = changed(wheel, tmp_path, lambda contents: contents.update({name: b""}))
+    assert main(["inspect", str(file)]) == 0
+
+
+# record of the zip format, offset in it, form, value
+ODD_ZIPS = [
+    ("entry", 6, "<H", 99, "zip file version 9.9"),
+    ("entry", 8, "<H", 1 << 0, "is encrypted or compressed in another way"),
+    ("entry", 8, "<H", 1 << 5, "is encrypted or compressed in another way"),
+    ("entry", 8, "<H", 1 << 6, "is encrypted or compressed in another way"),
+    ("entry", 10, "<H", 97, "is encrypted or compressed in another way"),
+    ("entry", 16, "<I", 1, "Bad CRC-32"),
+    ("entry", 42, "<I", 0x7FFFFFFF, "lies outside of the file"),
+    ("end", 16, "<I", 0xFFFFFFF0, "lies outside of the file"),
+    ("end", 12, "<I", 0xFFFFFFF0, "Bad offset for central directory"),
+    ("end", 16, "<I", 0xFFFFF, "lies outside of the file"),
+    ("end", 12, "<I", 10, "Truncated central directory"),
+    ("local", 0, "<I", 0, "Bad magic number"),
+    ("local", 26, "<H", 0xFFFF, "File name in directory"),
+    ("local", 28, "<H", 0xFFFF, ""),
+]
+
+
+@pytest.mark.parametrize(("record", "offset", "form", "value", "message"), ODD_ZIPS)
+@pytest.mark.parametrize("verb", ["inspect", "verify"])
+def test_zips_that_cannot_be_read(
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    record: str,
+    offset: int,
+    form: str,
+    value: int,
+    message: str,
+    verb: str,
+) -> None:
+    file = changed(wheel, tmp_path, lambda contents: None)
+    with zipfile.ZipFile(file) as archive:
+        start, local = archive.start_dir, archive.getinfo(MANIFEST).header_offset
+    data = bytearray(file.read_bytes())
+    entry = data.index(MANIFEST.encode(), start) - 46
+    starts = {"entry": entry, "end": data.rindex(b"PK\5\6"), "local": local}
+    struct.pack_into(form, data, starts[record] + offset, value)
+    file.write_bytes(data)
+    told = failed(capsys, verb, file)
+    begin = f"aotpack {verb}: reading {file}: the file is damaged: "
+    assert told.startswith(begin) and message in told and told[len(begin)] not in " ;"
+    assert len(told) < len(begin) + 250 and told.endswith("; copy or build it again\n")
+
+
 def drop(name: str) -> Callable[[Contents], object]:
     return lambda contents: contents.pop(name)
-
-
-GOLDEN = f"{NAME}/golden.safetensors"
-MANIFEST = f"{NAME}/manifest.json"
-SOURCE = f"{NAME}/kernels/source/k1.py"
-CODE = f"{NAME}/kernels/sm_80/k1.cubin"
-RECORD = f"{NAME}-1.dist-info/RECORD"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from aotpack.commands.report import (
     summary_rows,
     table_text,
 )
-from aotpack.commands.wheel_file import example_sizes, manifest_of
+from aotpack.commands.wheel_file import example_sizes, manifest_of, read_entry
 from aotpack.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
                 f" it has {', '.join(sorted(kernels))}"
             )
         if options.json:
-            data = json.loads(archive.read(f"{name}/manifest.json"))
+            data = json.loads(read_entry(archive, f"{name}/manifest.json"))
             print(json.dumps(data, indent=2, sort_keys=True))
         elif options.kernel is not None:
             print(read_sources(manifest, archive, name).kernels[options.kernel], end="")

@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import itertools
 import re
 import stat
 import tempfile
@@ -12,16 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from aotpack.errors import AotpackError, UsageError
+from aotpack.errors import AotpackError, UsageError, printable
 from aotpack.runtime.checks.guards import sizes_of
 from aotpack.runtime.errors import PackageError
+from aotpack.runtime.files.schema import shown
 from aotpack.runtime.files.sums import SUMS
 from aotpack.runtime.manifest import Manifest, read_manifest
 from aotpack.runtime.memory.weights import sidecar_name_of
 from aotpack.runtime.safetensors import read_header
 
-_PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]{1,1000}")
-_ENCRYPTED = 1
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
+_LONGEST_PATH, _LONGEST_NAME = 1000, 255  # bytes; file systems take no more in a name
+_TOLD = 150  # characters of a message of zipfile, which may quote 64 KB of the file
+_UNREADABLE = 1 << 0 | 1 << 5 | 1 << 6  # flags: encrypted, a patch, encrypted strongly
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ADVICE = re.compile(r"[.;,] *(The package is damaged: r|R)einstall .*", re.DOTALL)
 _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
@@ -29,33 +33,71 @@ _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 
 @contextmanager
 def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
-    """The wheel as a zip file; damage found while reading is an AotpackError."""
+    """The wheel as a zip file, with entries that can be unpacked."""
     if not wheel.is_file():
         found = "it is a folder" if wheel.is_dir() else "there is no such file"
         raise UsageError(f"reading {wheel}: {found}; {_ACCEPTED}")
     if wheel.suffix != ".whl" and not zipfile.is_zipfile(wheel):
         raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
+    with _reading(wheel):
+        archive = zipfile.ZipFile(wheel)
+    with archive:
+        _check_entries(wheel, archive)
+        yield archive
+
+
+@contextmanager
+def _reading(wheel: Path) -> Iterator[None]:
+    """Around calls of zipfile alone: whatever it raises about the file is an AotpackError."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            _check_entries(wheel, archive)
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
-        raise _damaged(wheel, str(error)) from error
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+        told = str(error) or "an entry ends early"
+        told = told if len(told) <= _TOLD else f"{told[:_TOLD]}..."
+        raise _damaged(wheel, told) from error
+    except OSError as error:
+        raise AotpackError(
+            f"reading {wheel}: {error.strerror or error}; check the file, and the space in the "
+            "folder for temporary files"
+        ) from error
 
 
 def _check_entries(wheel: Path, archive: zipfile.ZipFile) -> None:
     """Every entry is a plain file below the folder that it is unpacked into, and there once."""
     seen: set[str] = set()
+    size = wheel.stat().st_size
     for entry in archive.infolist():
-        name, kind = entry.filename, entry.external_attr >> 16
-        parts = name.removesuffix("/").split("/")
-        if name in seen or not _PLAIN.fullmatch(name) or {"", ".", ".."} & {*parts}:
-            raise _damaged(wheel, f"its entry {name!a} is no plain path, or there twice")
-        if stat.S_IFMT(kind) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise _damaged(wheel, f"its entry {name!a} is no plain file")
-        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _COMPRESSIONS:
-            raise _damaged(wheel, f"its entry {name!a} is encrypted or compressed in another way")
-        seen.add(name)
+        fault = "is no plain path, or there twice" if entry.filename in seen else _fault(entry)
+        if not 0 <= entry.header_offset < size:
+            fault = "lies outside of the file"
+        if fault:
+            raise _damaged(wheel, f"its entry {shown(entry.filename)} {fault}")
+        seen.add(entry.filename)
+    names = sorted((f"{name.removesuffix('/')}/", name.endswith("/")) for name in seen)
+    for (name, is_folder), (after, _) in itertools.pairwise(names):
+        if not is_folder and after.startswith(name):
+            raise _damaged(wheel, f"its entry {shown(name[:-1])} is both a file and a folder")
+
+
+def _fault(entry: zipfile.ZipInfo) -> str:
+    """What keeps an entry from being unpacked; "" if nothing does."""
+    name, kind = entry.filename, entry.external_attr >> 16
+    parts = name.removesuffix("/").split("/")
+    if not _PLAIN.fullmatch(name) or {"", ".", ".."} & {*parts}:
+        return "is no plain path, or there twice"
+    if (
+        len(name.encode()) > _LONGEST_PATH
+        or max(len(one.encode()) for one in parts) > _LONGEST_NAME
+    ):
+        return (
+            f"has a name that is too long; accepted: {_LONGEST_NAME} bytes between two slashes, "
+            f"{_LONGEST_PATH} in all"
+        )
+    if stat.S_IFMT(kind) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is no plain file"
+    if entry.flag_bits & _UNREADABLE or entry.compress_type not in _COMPRESSIONS:
+        return "is encrypted or compressed in another way"
+    return ""
 
 
 def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
@@ -72,10 +114,12 @@ def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
 @contextmanager
 def unpacked(wheel: Path) -> Iterator[Path]:
     """The package's folder in a temporary place, each file checked against the wheel's RECORD."""
-    with opened(wheel) as archive, tempfile.TemporaryDirectory(prefix="aotpack-") as place:
-        name = package_name(wheel, archive)
-        archive.extractall(place)
-        _check_record(wheel, archive, Path(place))
+    with tempfile.TemporaryDirectory(prefix="aotpack-") as place:
+        with opened(wheel) as archive:
+            name = package_name(wheel, archive)
+            with _reading(wheel):
+                archive.extractall(place)
+            _check_record(wheel, archive, Path(place))
         with _naming(wheel, Path(place)):
             read_manifest(Path(place, name))
         yield Path(place, name)
@@ -114,7 +158,8 @@ def manifest_of(wheel: Path) -> Iterator[tuple[Manifest, zipfile.ZipFile, str]]:
         name = package_name(wheel, archive)
         for file in (f"{name}/manifest.json", f"{name}/{SUMS}"):
             check_has(archive, file)
-            archive.extract(file, place)
+            with _reading(wheel):
+                archive.extract(file, place)
         with _naming(wheel, Path(place)):
             yield read_manifest(Path(place, name)), archive, name
 
@@ -132,7 +177,8 @@ def _naming(wheel: Path, place: Path) -> Iterator[None]:
 def read_entry(archive: zipfile.ZipFile, path: str) -> bytes:
     """The content of a file that the manifest names."""
     check_has(archive, path)
-    return archive.read(path)
+    with _reading(Path(archive.filename or "")):
+        return archive.read(path)
 
 
 def check_has(archive: zipfile.ZipFile, path: str) -> None:
@@ -158,7 +204,7 @@ def _example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> d
     """The sizes of one method, from the header of its file of golden data."""
     path = f"{name}/{manifest.golden_file}"
     check_has(archive, path)
-    with archive.open(path) as file:
+    with _reading(Path(archive.filename or "")), archive.open(path) as file:
         place = Path(archive.filename or "", path)
         header = read_header(file, archive.getinfo(path).file_size, place)
     shapes = {one: found.shape for one, found in header.items()}
@@ -176,21 +222,22 @@ def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:
     if record is None:
         raise _damaged(wheel, "it has no RECORD")
     try:
-        rows = [*csv.reader((place / record).read_text().splitlines())]
-    except csv.Error as error:
+        rows = [*csv.reader((place / record).read_text("utf-8").splitlines())]
+    except (csv.Error, UnicodeDecodeError) as error:
         raise _damaged(wheel, f"its RECORD cannot be read: {error}") from error
     if any(len(row) != 3 for row in rows):
         raise _damaged(wheel, "a line of its RECORD has not three parts")
     digests = {path: digest for path, digest, _ in rows}
-    missing = [path for path in digests if not (place / path).is_file()]
+    names = {name for name in archive.namelist() if not name.endswith("/")}
+    missing = [path for path in digests if path not in names]
     if missing or len(digests) < len(rows):
-        raise _damaged(wheel, f"its RECORD lists {(missing or ['a file'])[0]} wrongly")
+        raise _damaged(wheel, f"its RECORD lists {printable((missing or ['a file'])[0])} wrongly")
     for name in archive.namelist():
         if name == record or name.endswith("/"):
             continue
         kind, _, expected = digests.get(name, "").partition("=")
         if kind != "sha256" or _digest(place / name) != expected:
-            raise _damaged(wheel, f"{name} does not fit its entry in RECORD")
+            raise _damaged(wheel, f"{printable(name)} does not fit its entry in RECORD")
 
 
 def _digest(path: Path) -> str:

@@ -1,10 +1,12 @@
 """From a folder to a model: what is read and refused, and the device where none is named."""
 
 import hashlib
+import importlib
 import json
 import os
 import py_compile
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from aotpack.runtime import (
     DeviceError,
     PackageError,
     WeightError,
+    command,
     load,
     loading,
 )
@@ -44,6 +47,26 @@ def test_attributes(package: Path, device: FakeDevice) -> None:
         assert repr(model) == "<Model demo 0.1.0 on fake:0>"
     assert repr(CpuDevice(read_manifest(package))) == "<CpuDevice cpu>"
     assert not [name for name in sys.modules if name.startswith("_aotpack_package")]
+
+
+def test_a_wheel_cannot_run_from_a_zip(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = package.rename(package.with_name("zipped_demo"))
+    wheel = Path(shutil.make_archive(f"{folder}-1", "zip", folder.parent, folder.name))
+    message = "lies in a file, such as a wheel .*: install the wheel; it cannot run from a zip"
+    with pytest.raises(PackageError, match=message):
+        load(wheel)
+    monkeypatch.syspath_prepend(wheel)
+    zipped = importlib.import_module("zipped_demo")
+    try:
+        with pytest.raises(zipped.PackageError, match=message):
+            zipped.load()
+        assert command.main(f"{zipped.__path__[0]}/__main__.py", ["info"]) == 1
+        assert re.search(message, capsys.readouterr().err)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "zipped_demo"]:
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("file", ["kernels/fake/add.py", "wrapper.py"])

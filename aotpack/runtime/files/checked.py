@@ -40,6 +40,11 @@ def read_bounded(path: Path, most: int, doing: str) -> bytes:
                     "package."
                 )
             return file.read(size + 1)
+    except NotADirectoryError:
+        raise PackageError(
+            f"{doing} lies in a file, such as a wheel that Python's path leads to: install the "
+            "wheel; it cannot run from a zip."
+        ) from None
     except OSError as error:
         raise PackageError(
             f"{doing} cannot be read ({error.strerror}); accepted: the folder of a package that "

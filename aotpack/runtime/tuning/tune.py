@@ -243,7 +243,8 @@ class _PlanTimer:
         self.found[launch.key] = Times(dict(self.sizes), took)
         best = min(took, key=lambda name: took[name])
         gain = times[0] / min(times)
-        self.report(f"{launch.key}: {times[0]:.2f} us, {gain:.2f}x by {best}")
+        at = f" at {_shown(self.sizes)}" if self.sizes else ""
+        self.report(f"{launch.key}{at}: {times[0]:.2f} us, {gain:.2f}x by {best}")
 
     def _spills(self, form: Form) -> bool:
         """True if a kernel of the form spills registers."""

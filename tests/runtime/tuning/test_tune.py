@@ -1,6 +1,7 @@
 """Every form of a package is timed on the processors of this machine."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def test_every_form_of_every_choice_is_timed(package: PackedWeight) -> None:
         assert place == (hardware(model.device), "cpu")
         assert tuple(choices) == model.manifest.choices
     assert len(lines) == len(choices) == 4
+    assert all(re.search(r" at b = (5|64): [\d.]+ us, [\d.]+x by ", line) for line in lines)
     for key, (times,) in choices.items():
         assert times.sizes == {"b": 5 if "while b <= 16" in key else 64}
         assert len(times.microseconds) == 2 and min(times.microseconds.values()) > 0
