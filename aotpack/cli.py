@@ -19,7 +19,7 @@ from typing import NoReturn
 from aotpack.commands.parser import OneLineParser, add_traceback
 from aotpack.commands.settings import with_settings
 from aotpack.commands.verbs import VERBS
-from aotpack.errors import AotpackError, UsageError, did_you_mean
+from aotpack.errors import AotpackError, UsageError, did_you_mean, printable_lines
 from aotpack.version import __version__
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--traceback" in words:
             traceback.print_exc()
-        message = _explained(error)
+        message = printable_lines(_explained(error))
         if "--json" in words:
             print(json.dumps({"error": {"class": type(error).__name__, "message": message}}))
         print(f"aotpack {verb}: {message}", file=sys.stderr)

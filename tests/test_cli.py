@@ -551,6 +551,9 @@ def test_what_is_no_error_of_ours_is_named_in_one_line(
     monkeypatch.setattr(doctor, "version", lambda name: tmp_path.read_text())
     code, error = failed(capsys, "doctor")
     assert code == 1 and f"{tmp_path}: Is a directory" in error and error.count("\n") == 1
+    monkeypatch.setattr(doctor, "version", lambda name: (tmp_path / "\x1b[2J").read_text())
+    code, error = failed(capsys, "doctor")
+    assert code == 1 and rf"{tmp_path}/\x1b[2J: No such file" in error
     monkeypatch.setattr(doctor, "version", lambda name: len(3))
     code, error = failed(capsys, "doctor")
     assert code == 1 and "internal error: TypeError: object of type 'int' has no len()" in error

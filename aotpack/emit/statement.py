@@ -15,6 +15,8 @@ from aotpack.runtime.files.strict_json import parse_json
 
 _KIND = TypeVar("_KIND", str, list[Any], dict[str, Any])
 _WORDS = {str: "text", list: "a list", dict: "an object"}
+_NAMED = 3  # of the files that a statement is about, in an error
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
@@ -57,7 +59,8 @@ def read_statement(payload: bytes, digest: str) -> Statement:
         if found != accepted:
             raise ValueError(f"is of the kind {shown(found)}, accepted is {accepted!r}")
     if digest not in digests:
-        named = ", ".join(map(shown, digests)) or "none"
+        named = ", ".join(map(_digest_text, digests[:_NAMED])) or "none"
+        named += f" and {len(digests) - _NAMED} more" if len(digests) > _NAMED else ""
         raise ValueError(f"is about another file: the wheel's sha256 is {digest}, it names {named}")
     try:
         build = _part(_part(statement, "predicate", dict), "buildDefinition", dict)
@@ -66,6 +69,10 @@ def read_statement(payload: bytes, digest: str) -> Statement:
         raise ValueError(f"does not say what the wheel was made of ({error})") from None
     names = (one.get("name") for one in subjects)
     return Statement(tuple(name for name in names if isinstance(name, str)), made_of)
+
+
+def _digest_text(digest: str) -> str:
+    return digest if _SHA256.fullmatch(digest) else shown(digest)
 
 
 def _material(one: Any) -> str:

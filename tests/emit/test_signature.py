@@ -152,6 +152,10 @@ UNSIGNED: dict[str, tuple[Callable[[Path], bytes], str]] = {
         "its '_type' is a list of 1, accepted is text",
     ),
     "no subjects": (lambda w: restated(w, "subject", []), "about another file: .*, it names none"),
+    "other subjects": (
+        lambda w: restated(w, "subject", [{"digest": {"sha256": "0" * 64}}] * 5),
+        f"it names {', '.join(['0' * 64] * 3)} and 2 more",
+    ),
     "a subject that rules terminals": (
         lambda w: restated(w, "subject", [{"digest": {"sha256": "\x1b[31m"}}]),
         r"it names '\\x1b\[31m'",
