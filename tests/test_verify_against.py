@@ -34,6 +34,21 @@ two = Two()
 methods = {"sums": Method(two.sums, (x,)), "signs": Method(two.signs, (x,))}
 name = "two"
 """
+CLASSES = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import torch
+
+class Pair(NamedTuple):
+    least: torch.Tensor
+    most: torch.Tensor
+
+class Ends(torch.nn.Module):
+    def forward(self, x):
+        return Pair(x.amin(1), x.amax(1))
+
+model, example_inputs, name = Ends(), (torch.linspace(-1, 1, 12).reshape(4, 3),), "ends"
+"""
 FIRST, SECOND = "(x * k).relu()", "(x > 0).sum(0)"
 ROWS = "--dynamic", "x:0=batch[2:8]"
 
@@ -103,6 +118,22 @@ def test_another_structure_fails(
     error = capsys.readouterr().err
     assert "it returns (output0, output1); " in error
     assert "has {'output0': output0, 'output1': output1}. Give" in error
+
+
+def test_another_class_of_the_same_name_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ends_model.py"
+    file.write_text(CLASSES)
+    assert main([str(file), "-o", str(tmp_path), "--target", "cpu"]) == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    assert compared(wheel, tmp_path, CLASSES) == 0
+    other = CLASSES.replace("class Pair(NamedTuple)", "@dataclass\nclass Pair")
+    other += "torch.export.register_dataclass(Pair)\n"
+    assert compared(wheel, tmp_path, other) == 1
+    error = capsys.readouterr().err
+    assert "are Pair, a named tuple of least, most; " in error
+    assert "has Pair, a dataclass of least, most. Give" in error
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Compares a model with the signature of a wheel: names, structures, types and shapes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,10 +11,12 @@ from aotpack.runtime.errors import ArgumentError
 from aotpack.runtime.files.schema import read_record
 from aotpack.runtime.manifest import Signature
 from aotpack.runtime.structures.text import parameters_text, structure_text
+from aotpack.runtime.structures.trees import Tree
 from aotpack.runtime.tensors import Tensor
 from aotpack.stages import Traced
 
 Shapes: TypeAlias = Sequence[tuple[int, ...]]
+_KINDS = {"named": "a named tuple", "record": "a dataclass", "object": "a mapping with attributes"}
 
 
 def check_alike(doing: str, wheel: Signature, model: str, traced: Traced) -> None:
@@ -62,9 +64,13 @@ class _Pair:
 
     def check_outputs(self, shapes: Shapes, sizes: dict[str, int]) -> None:
         """The results have the structure, types and shapes of the wheel's; data decide others."""
-        ours_text, theirs_text = (_gives(side) for side in (self.wheel, self.traced))
-        if ours_text != theirs_text:
-            raise VerifyError(self._told("it returns", ours_text, theirs_text))
+        sides = (self.wheel, self.traced)
+        for what, texts in (
+            ("it returns", [_gives(side) for side in sides]),
+            ("in its result are", [", ".join(_classes(side.result)) for side in sides]),
+        ):
+            if texts[0] != texts[1]:
+                raise VerifyError(self._told(what, texts[0], texts[1]))
         known = dict(sizes)
         pairs = zip(self.wheel.outputs, self.traced.outputs, strict=True)
         for number, (ours, theirs) in enumerate(pairs):
@@ -104,6 +110,14 @@ def _takes(side: Signature) -> str:
     """The parameters with all that is fixed in them; tensors by name."""
     names = iter(tensor.name for tensor in side.inputs)
     return parameters_text(side.args, side.kwargs, side.positional, names)
+
+
+def _classes(tree: Tree) -> Iterator[str]:
+    """The classes in a structure, whose text does not tell their kinds."""
+    if tree.kind in _KINDS:
+        yield f"{tree.name}, {_KINDS[tree.kind]} of {', '.join(tree.attributes) or 'nothing'}"
+    for child in tree.children:
+        yield from _classes(child)
 
 
 def _gives(side: Signature) -> str:
