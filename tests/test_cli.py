@@ -53,11 +53,11 @@ example_inputs = (torch.randn(4, 8),)
 APART = """
 import torch
 
-class Apart(torch.nn.Module):
+class Separate(torch.nn.Module):
     def forward(self, x, y, z):
         return RESULTS
 
-model, example_inputs = Apart(), (torch.ones(4, 8), torch.ones(8, 4), torch.ones(16, 16))
+model, example_inputs = Separate(), (torch.ones(4, 8), torch.ones(8, 4), torch.ones(16, 16))
 """
 TWO_PRODUCTS = MODEL.replace("x * 0.5 + self.bias", "x @ x.T @ x")
 

@@ -137,6 +137,7 @@ def test_the_runtime_carries_the_licence() -> None:
 def test_public_names_are_there() -> None:
     assert {name for name in aotpack.__all__ if getattr(aotpack, name) is not None} == {
         "AotpackError",
+        "Method",
         "Target",
         "build",
         "compile",

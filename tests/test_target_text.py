@@ -22,7 +22,10 @@ NAMED = {
     "render/__init__.py": ("triton",),  # the folder
     "render/foreign.py": USERS_KERNELS,
     "pipeline.py": ("triton",),  # the stage's user kernels
-    "stages.py": ("Triton", "triton"),  # the language's name, which a kernel's source has
+    "ir/kernels/source.py": (
+        "Triton",
+        "triton",
+    ),  # the language's name, which a kernel's source has
     "render/languages.py": (  # the rows: names of the folder and of what it gives
         "triton",
         "triton_kernel",

@@ -133,10 +133,10 @@ def test_a_model_is_that_of_the_runtime() -> None:
 
 def test_an_input_is_that_of_the_runtime() -> None:
     found = declared()["_TensorInfo"]
-    lines = [ast.unparse(one).replace("_SizeRange", "SizeRange") for one in found.body]
+    lines = [re.sub("_(SizeRange|CountedSize)", r"\1", ast.unparse(one)) for one in found.body]
     assert lines == [f"{one.name}: {_text(one.type)}" for one in fields(TensorInfo)]
 
 
 def _text(kind: object) -> str:
     text = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
-    return re.sub(r"[\w.]*\.(?=SizeRange)", "", text)
+    return re.sub(r"[\w.]*\.(?=SizeRange|CountedSize)", "", text)

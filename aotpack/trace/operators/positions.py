@@ -99,6 +99,19 @@ def _dimensions(given: _Arguments) -> Iterator[Rule]:
             yield Inside(index, size, -size)
 
 
+def _put(given: _Arguments) -> Iterator[Rule]:
+    """A mask chooses as many places as there are values, unless one value goes to all of them."""
+    yield from _dimensions(given)
+    used = [one for one in given["indices"] if one is not None]
+    masks = [one for one in used if one.meta["val"].dtype in (torch.bool, torch.uint8)]
+    if len(used) != 1 or not masks:
+        return
+    chosen, values = _shape(masks[0]), _shape(given["values"])
+    behind = len(_shape(given["self"])) - given["indices"].index(masks[0]) - len(chosen)
+    if len(values) > behind and values[-1 - behind] != 1:
+        yield Total(masks[0], values[-1 - behind], expanded=chosen)
+
+
 def _classes(given: _Arguments) -> Iterator[Rule]:
     yield Inside(given["self"], given["num_classes"])
 
@@ -126,7 +139,8 @@ _FINDERS: dict[str, _Finder] = {
     **dict.fromkeys(("aten.take", "aten.put"), _elements),
     **dict.fromkeys(("aten.select", "aten.select_scatter"), _number_along),
     **dict.fromkeys(("aten.max_unpool2d", "aten.max_unpool3d"), _unpooled),
-    **dict.fromkeys(("aten.index", "aten.index_put", "aten._unsafe_index_put"), _dimensions),
+    "aten.index": _dimensions,
+    **dict.fromkeys(("aten.index_put", "aten._unsafe_index_put"), _put),
     **dict.fromkeys(
         ("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only"), _bags
     ),

@@ -107,7 +107,6 @@ def test_signed_zeros_keep_their_order() -> None:
     ("refused", "reason"),
     [
         (case("median.default", ints(0)), "integers without elements have no median"),
-        (case("unique_consecutive.default", ints(3)), "this operator has no lowering"),
     ],
     ids=str,
 )

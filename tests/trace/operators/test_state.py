@@ -56,13 +56,13 @@ def test_constants_that_nothing_changes_stay_constants():
     class Reader(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.held = [torch.arange(3.0)]
+            self.numbers = [torch.arange(3.0)]
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + self.held[0]
+            return x + self.numbers[0]
 
     graph = traced(Reader())
-    assert graph.signature.updates == () and graph.weights[0].name != "held_0"
+    assert graph.signature.updates == () and graph.weights[0].name != "numbers_0"
 
 
 def test_a_program_that_others_exported_keeps_its_constants():
@@ -121,7 +121,7 @@ def test_a_growing_cache_is_refused_with_the_recipe(llama):
     with pytest.raises(TraceError, match=f"(?s)DynamicCache.*{recipe}"):
         trace(llama, (IDS,), name="m", version="1")
 
-    class Held(nn.Module):
+    class Keeping(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.llama, self.cache = llama, DynamicCache(config=llama.config)
@@ -130,4 +130,4 @@ def test_a_growing_cache_is_refused_with_the_recipe(llama):
             return self.llama(input_ids=ids, past_key_values=self.cache).logits
 
     with pytest.raises(TraceError, match=f"the model has a DynamicCache, cache, which.*{recipe}"):
-        trace(Held(), (IDS,), name="m", version="1")
+        trace(Keeping(), (IDS,), name="m", version="1")
