@@ -193,3 +193,22 @@ def test_sizes_outside_of_their_ranges_and_conditions() -> None:
 def test_refuses(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(AotpackError, match=message):
         aotpack.compile(Function(function, 1), (X,), target="cpu")
+
+
+class Gram(nn.Module):
+    """Products whose sums are over the chosen rows: one block of columns, several, a batch."""
+
+    def forward(self, x: torch.Tensor, wide: torch.Tensor, mask: torch.Tensor) -> Any:
+        some, rows = x[mask].relu(), wide[mask]
+        batch = torch.stack([some, some * 2])
+        return (some.T @ some).relu() + 1, rows.T @ rows, batch.mT @ batch
+
+
+@pytest.mark.row("S:A13")
+def test_sums_of_products_over_no_rows_are_zero() -> None:
+    x, wide = torch.randn(4, 5), torch.randn(4, 300)
+    full = torch.tensor([True, True, False, True])
+    model = aotpack.compile(Gram(), (x, wide, full), target="cpu")
+    for mask in (full, ~full, full & ~full, full):
+        for ours, eager in zip(model(x, wide, mask), Gram()(x, wide, mask), strict=True):
+            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)

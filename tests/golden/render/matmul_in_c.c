@@ -14,6 +14,8 @@ AOT_INLINE void linear_relu_tile(
     const int64_t most = k_extent <= AOT_SHALLOW ? most_rows : AOT_TILE_ROWS;
     for (int64_t first = s_first, end; first < s_end; first = end) {
         end = first + aot_height(s_end - first, most);
+        for (int64_t at = 0; k_extent == 0 && at < (end - first) * AOT_TILE_COLUMNS; ++at)
+            tile[at] = 0;
         for (int64_t k_first = 0; k_first < k_extent; k_first += AOT_DEPTH) {
             const int64_t i4 = v_first % 32;
             const int64_t i5 = v_first / 32;
