@@ -29,10 +29,9 @@ from .checks.plans import check_plan, check_types
 from .devices.device import is_host
 from .errors import AotpackError, ArgumentError
 from .interface.listing import TensorInfo, inputs_of, outputs_of
-from .interface.package import LoadedMemory, Package
+from .interface.package import LoadedMemory, OnDevice, Package
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
-from .memory.layout import Loaded
 from .plan import Plan
 from .prepare import Prepared, prepare
 from .staging import (
@@ -45,7 +44,6 @@ from .staging import (
     stage_outputs,
 )
 from .structures.trees import unflattener
-from .torch_calls import TorchCalls
 
 CHECKED_KEPT = 1024
 ValueT = TypeVar("ValueT")
@@ -60,16 +58,14 @@ class Program:
     names: Mapping[str, str] | None = None  # None: all weights, by their own names
 
 
-class Method:
+class Method(OnDevice):
     """A method of a loaded package. Calls may come from any thread."""
 
     def __init__(self, held: LoadedMemory, program: Program) -> None:
+        OnDevice.__init__(self, held, program.manifest)
         parts, manifest = held.parts, program.manifest
         self.signature: Signature = manifest.signature
-        self.manifest = manifest
-        self.device = parts.device
-        self._held, self._program = held, program
-        self._pool, self._weights = held.pool, held.weights
+        self._program = program
         self._key: tuple[str, ...] = (manifest.method,) if manifest.method else ()
         self._stream = parts.options.stream
         self._binder = Binder(self.signature)
@@ -105,21 +101,6 @@ class Method:
         names = self._program.names
         weights = self._weights.total if names is None else self._weights.bytes_of(names.values())
         return weights + self.manifest.peak_bytes
-
-    @property
-    def target(self) -> str:
-        """The target whose binaries run."""
-        return self._held.parts.target
-
-    @property
-    def kernels(self) -> Mapping[str, Loaded]:
-        """The kernels of the chosen target."""
-        return self._held.parts.kernels
-
-    @property
-    def calls(self) -> TorchCalls | None:
-        """The operators that torch runs between launches, if any."""
-        return self._held.parts.calls
 
     def plan_with(self, sizes: tuple[int, ...], pick: Callable[..., Any]) -> Plan:
         """The plan for sizes where ``pick(key, *forms)`` chooses between forms of a launch."""

@@ -12,11 +12,10 @@ from aotpack.ir.kernels.access import (
     accesses,
     axes_in,
     delinearize,
-    dot,
-    has_digits,
+    places,
 )
 from aotpack.ir.kernels.kernel import Kernel, Member
-from aotpack.ir.operations import Matmul, Reduction, Scan
+from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
@@ -26,6 +25,7 @@ from aotpack.schedule.layout import (
     choose_strides,
     contiguous_by_contract,
     is_free_to_permute,
+    is_window,
     typical_bytes,
 )
 
@@ -79,9 +79,8 @@ def _read_by_windows(kernels: Iterable[Kernel]) -> set[str]:
     return {
         access.buffer
         for kernel in kernels
-        if isinstance(kernel.template_op, Matmul)
         for access in accesses(kernel)
-        if not access.is_store and has_digits(access.index, kernel.template_op.k)
+        if not access.is_store and is_window(access)
     }
 
 
@@ -154,14 +153,10 @@ def _walks(
     counted: set[str],
 ) -> Iterator[Walk]:
     """The accesses to counted buffers that move with the digits, each once."""
-    seen: set[tuple[str, Int, bool]] = set()
-    for access in accesses(kernel):
-        offset = dot(access.index, strides[access.buffer])
-        key = (access.buffer, offset, access.is_store)
+    for access, offset in places(kernel, strides):
         is_gather = any(isinstance(leaf, Indirect) for leaf in offset.leaves())
-        if access.buffer not in counted or is_gather or key in seen:
+        if access.buffer not in counted or is_gather:
             continue
-        seen.add(key)
         buffer = program.buffers[access.buffer]
         steps = {digit: _step(offset, digit) for digit in digits}
         if any(steps.values()):

@@ -148,15 +148,23 @@ def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int,
     return windows, scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
 
 
+def is_window(access: Access) -> bool:
+    """True for a factor of a product that is read with several digits of the sum."""
+    operation = access.member.operation
+    return isinstance(operation, Matmul) and has_digits(access.index, operation.k)
+
+
 def _is_scattered_window(access: Access, offset: Int) -> bool:
-    """True for a factor whose sum has several digits, the last of them not along memory.
+    """True for a window whose last digit is not along memory.
 
     A convolution reads its input many times, so this counts first.
     """
     operation = access.member.operation
-    if not isinstance(operation, Matmul) or not has_digits(access.index, operation.k):
-        return False
-    return local_slope(offset, operation.k) != 1
+    return (
+        isinstance(operation, Matmul)
+        and is_window(access)
+        and local_slope(offset, operation.k) != 1
+    )
 
 
 def _has_unit_step(offset: Int) -> bool:

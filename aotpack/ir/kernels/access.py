@@ -156,6 +156,15 @@ def member_accesses(member: Member) -> Iterator[Access]:
         yield Access(name, written_index(member), member, is_store=True)
 
 
+def places(kernel: Kernel, strides: Strides) -> list[tuple[Access, Int]]:
+    """The accesses of a kernel with their offsets, each once."""
+    found = {}
+    for access in accesses(kernel):
+        offset = access.offset(strides)
+        found[access.buffer, offset, access.is_store] = access, offset
+    return list(found.values())
+
+
 def written_index(member: Member) -> tuple[Int, ...]:
     """The index at which a member writes, over kernel axes."""
     rewrite = Rewriter(dict(member.binding))

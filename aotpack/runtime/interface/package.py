@@ -87,14 +87,12 @@ class LoadedMemory:
             self.finalizer.detach()
 
 
-class Package:
-    """A loaded package on one device."""
+class OnDevice:
+    """What a package and each of its methods tell of what is loaded."""
 
-    def __init__(self, held: LoadedMemory) -> None:
-        parts = held.parts
-        self.targets: tuple[str, ...] = parts.manifest.targets
-        self.manifest = parts.manifest
-        self.device: Device = parts.device
+    def __init__(self, held: LoadedMemory, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.device: Device = held.parts.device
         self._held = held
         self._pool, self._weights = held.pool, held.weights
 
@@ -112,6 +110,14 @@ class Package:
     def calls(self) -> TorchCalls | None:
         """The operators that torch runs between launches, if any."""
         return self._held.parts.calls
+
+
+class Package(OnDevice):
+    """A loaded package on one device."""
+
+    def __init__(self, held: LoadedMemory) -> None:
+        super().__init__(held, held.parts.manifest)
+        self.targets: tuple[str, ...] = self.manifest.targets
 
     @property
     def state(self) -> dict[str, DeviceArray]:

@@ -8,7 +8,7 @@ pointwise kernel goes line by line over padded rows (``line_tile``) and is as qu
 
 from collections.abc import Iterable, Mapping
 
-from aotpack.ir.kernels.access import Strides, accesses, fill_order
+from aotpack.ir.kernels.access import Strides, fill_order, places
 from aotpack.ir.kernels.kernel import Kernel, unflattened
 from aotpack.ir.kernels.rows import LINE_BYTES, row_of
 from aotpack.ir.kernels.tiles import Tile2D
@@ -131,11 +131,11 @@ def line_tile(kernel: Kernel, program: Program, strides: Strides) -> Tile2D | No
 
 def _narrow(kernel: Kernel, program: Program, strides: Strides) -> tuple[int, int]:
     """The bytes of large tensors moved by narrow accesses, and by all accesses."""
-    touched = dict.fromkeys((a.buffer, a.offset(strides), a.is_store) for a in accesses(kernel))
-    sizes = {name: typical_bytes(program.buffers[name]) for name, *_ in touched}
+    touched = [(access.buffer, offset) for access, offset in places(kernel, strides)]
+    sizes = {name: typical_bytes(program.buffers[name]) for name, _ in touched}
     least = max(sizes.values(), default=0) / SMALL_SHARE
     moved = narrow = 0
-    for name, offset, _ in touched:
+    for name, offset in touched:
         if sizes[name] >= least:
             moved += sizes[name]
             narrow += sizes[name] * (not _is_wide(program.buffers[name], offset, strides))

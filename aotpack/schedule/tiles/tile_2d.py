@@ -13,7 +13,7 @@ H200, 128256 columns: 121 to 106 us, 2026-11-22).
 from collections.abc import Iterable
 
 from aotpack.devices import Gpu
-from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope
+from aotpack.ir.kernels.access import Access, Strides, accesses, local_slope, places
 from aotpack.ir.kernels.kernel import Kernel, unflattened
 from aotpack.ir.kernels.tiles import SHORTEST_SIDE, WARP, Tile2D
 from aotpack.ir.program import Program
@@ -53,19 +53,13 @@ def tile_2d(kernel: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Til
 def _flat_tile(lines: Kernel, program: Program, strides: Strides, gpu: Gpu) -> Tile2D:
     """Square tiles, in bands of lines if a line of tiles fills half of L2."""
     width = lines.axes[1].extent
-    touched = [a for a, at in _places(lines, strides) if set(lines.axes) <= set(at.leaves())]
+    touched = [a for a, at in places(lines, strides) if set(lines.axes) <= set(at.leaves())]
     widths = [(program.buffers[a.buffer].dtype.itemsize, a.is_store) for a in touched]
     line_bytes = typical(width) * SIDE * sum(size for size, _ in widths)
     band = BAND if line_bytes > gpu.l2 // 2 else 1
     read = SIDE * SIDE * sum(size for size, is_store in widths if not is_store)
     warps = max(1, read // (BYTES_OF_THREAD * WARP))
     return Tile2D(width, SIDE, SIDE, min(MOST_WARPS, 1 << warps.bit_length() - 1), band=band)
-
-
-def _places(kernel: Kernel, strides: Strides) -> list[tuple[Access, Int]]:
-    """Accesses with their offsets, each once."""
-    found = {(a.buffer, a.offset(strides), a.is_store): a for a in accesses(kernel)}
-    return [(access, offset) for (_, offset, _), access in found.items()]
 
 
 def _best(scored: Iterable[tuple[int, Int]]) -> Int | None:
@@ -93,7 +87,7 @@ def _gained_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
     """Bytes that are contiguous along the outermost side and strided along the others."""
     first, *others = kernel.axes
     gained = 0
-    for access, offset in _places(kernel, strides):
+    for access, offset in places(kernel, strides):
         jumps = any(local_slope(offset, axis) not in (0, 1) for axis in others)
         along = any(local_slope(offset, axis) == 1 for axis in others)
         if local_slope(offset, first) == 1 and jumps and not along:
