@@ -1,0 +1,275 @@
+"""Matrix products with bias and activation beside cuBLAS, GPU time of a call, in one run.
+
+    python -m tools.bench_matmul --build-only --packages DIR [GROUP ...]     no GPU is needed
+    python -m tools.bench_matmul --packages DIR [GROUP ...] [--dtype float32] [--csv FILE]
+
+Packages that are not in DIR are built first, several at a time; those that are there are used as
+they are, and ``--build-only`` builds all anew. They have no weights: these are bound at load.
+Figures are taken as in ``bench_kernels.py``: medians of replayed graphs, all calls in turn. Inputs
+and weights alternate between sets that are several times L2. The peer is ``torch.matmul`` alone;
+ours adds the bias and the activation. "copy" is the share of a copy's bandwidth at which ours moves
+weights, input and result. No TF32 on either side. Errors are against float64, in units of eager's;
+"WRONG" breaks the law of tests/e2e/law.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import multiprocessing
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import torch
+
+from aotpack.emit import write_package
+from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.runtime import load
+from aotpack.target import native_target, parse_targets
+from tests.e2e.law import accuracy_complaint, errors
+from tools.bench_kernels import in_turns, microseconds
+from tools.matmul_cases import GROUPS, Case, Product, cases_of
+
+SETS_BYTES = 160 * 2**20  # several times L2
+FEWEST_SETS, MOST_SETS = 2, 16
+COPIED_BYTES = 256 * 2**20
+CHECKED_ROWS = 512  # of a long product
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A package to build."""
+
+    case: Case
+    dtype: str
+    target: str
+    folder: Path
+
+    @property
+    def package(self) -> Path:
+        return self.folder / f"{self.case.name}_{self.dtype}"
+
+    @property
+    def type(self) -> torch.dtype:
+        found: torch.dtype = getattr(torch, self.dtype)
+        return found
+
+    @property
+    def moved(self) -> int:
+        """The bytes that must move."""
+        return self.case.elements * self.type.itemsize
+
+
+# --- building
+
+
+def build_all(jobs: Sequence[Job], processes: int) -> dict[Job, str]:
+    """Build packages in processes; returns the errors."""
+    context = multiprocessing.get_context("spawn")
+    failed: dict[Job, str] = {}
+    start = time.perf_counter()
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for job, words in zip(jobs, pool.map(_built, jobs), strict=True):
+            if words:
+                failed[job] = words
+                print(f"{job.package.name}: not built: {words}", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"built {len(jobs) - len(failed)} of {len(jobs)} packages in {seconds:.0f} s", flush=True)
+    return failed
+
+
+def _built(job: Job) -> str:
+    """Build a package without weights and without the runtime, which is the checkout's."""
+    torch.set_num_threads(1)
+    unfinished = job.package.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.rmtree(job.package, ignore_errors=True)
+    try:
+        args = (torch.zeros(job.case.m, job.case.k, dtype=job.type),)
+        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
+        with torch.no_grad():
+            made = Build(Source(job.case.unfilled(job.type), args), options).precompiled
+        unfinished.mkdir(parents=True)
+        write_package(made, unfinished, "none")
+    except Exception as error:  # a benchmark goes on without it, and says why
+        return f"{type(error).__name__}: {error}"[:400]
+    shutil.rmtree(unfinished / "_runtime")
+    unfinished.rename(job.package)
+    return ""
+
+
+# --- measuring
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Microseconds of ours and of cuBLAS, the share of a copy's bandwidth, and the errors."""
+
+    job: Job
+    ours: float
+    peer: float
+    share: float
+    error: float
+    complaint: str | None
+    groups: tuple[str, ...]
+
+    @property
+    def ratio(self) -> float:
+        return self.peer / self.ours
+
+    def line(self) -> str:
+        words = f"  WRONG: {self.complaint}" if self.complaint else ""
+        times = f"aotpack {self.ours:8.2f}  cuBLAS {self.peer:8.2f} us  {self.ratio:5.2f}x"
+        name = f"{self.job.case.name:26} {self.job.dtype:8}"
+        return f"{name} {times}  copy {self.share:4.0%}  error {self.error:.2f}x{words}"
+
+
+def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
+    """Time a case and its peer in turn, and check the answer; ``copied`` is in bytes a us."""
+    case, dtype = job.case, job.type
+    count = min(max(SETS_BYTES // job.moved + 1, FEWEST_SETS), MOST_SETS)
+    modules = [case.module(dtype) for _ in range(count)]
+    loaded = [load(job.package, 0, weights=module.state_dict()) for module in modules]
+    xs = [torch.randn(case.m, case.k, dtype=dtype, device="cuda") for _ in range(count)]
+    factors = [module.factor() for module in modules]
+    calls: dict[str, Call] = {
+        "aotpack": lambda number: loaded[number](xs[number]),
+        "cuBLAS": lambda number: torch.matmul(xs[number], factors[number]),
+    }
+    error, complaint = _checked(loaded[0], modules[0], xs[0])
+    found = in_turns(calls, [(number,) for number in range(count)])  # type: ignore[misc]
+    ours, peer = (statistics.median(found[name]) for name in calls)
+    return Row(job, ours, peer, job.moved / ours / copied, error, complaint, groups)
+
+
+def _checked(ours: Call, module: Product, x: torch.Tensor) -> tuple[float, str | None]:
+    """The largest error in units of eager's, and how the law of accuracy is broken."""
+    some = slice(None, None, max(1, len(x) // CHECKED_ROWS))
+    mine, eager = torch.as_tensor(ours(x))[some], module(x)[some]
+    exact = module.exact(x[some])
+    found = errors(mine, eager, exact)
+    complaint = accuracy_complaint(mine, eager, exact)
+    return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
+
+
+def copy_rate() -> float:
+    """Bytes a microsecond that a copy reads and writes."""
+    count = COPIED_BYTES // 4
+    sets = [(torch.empty(count, device="cuda"), torch.empty(count, device="cuda"))]
+    return 2 * COPIED_BYTES / microseconds(lambda source, target: target.copy_(source), sets * 4)
+
+
+# --- reporting
+
+
+def report(rows: Sequence[Row]) -> None:
+    """Means and worst by group, and what is slowest."""
+    print()
+    for group in dict.fromkeys(group for row in rows for group in row.groups):
+        _summary(group, [row for row in rows if group in row.groups])
+    _summary("all", rows)
+    print("\nslowest beside cuBLAS:")
+    for row in sorted(rows, key=lambda row: row.ratio)[:12]:
+        print(row.line())
+    wrong = [row for row in rows if row.complaint]
+    print(f"{len(wrong)} wrong" + "".join(f"\n{row.line()}" for row in wrong))
+
+
+def _summary(name: str, rows: Sequence[Row]) -> None:
+    worst = min(rows, key=lambda row: row.ratio)
+    mean = statistics.geometric_mean(row.ratio for row in rows)
+    words = f"geomean {mean:.2f} of cuBLAS; worst {worst.ratio:.2f} {worst.job.case.name}"
+    print(f"{name:10} {len(rows):4} cases: {words}; least copy {min(r.share for r in rows):.0%}")
+
+
+def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
+    """In the format of docs/measurements."""
+    header = {
+        "title": "product + bias + activation beside cuBLAS's product alone; names are m x n x k",
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": torch.cuda.get_device_name(),
+        "versions": f"torch {torch.__version__}, CUDA {torch.version.cuda}",
+        "command": "python -m tools.bench_matmul",
+        "note": f"ratio is cuBLAS's time over ours; error in units of eager's; share of the "
+        f"bandwidth of a copy, {copied / 1e6:.2f} TB/s",
+    }
+    with path.open("w", newline="") as file:
+        file.writelines(f"# {key}: {words}\n" for key, words in header.items())
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("case", "variant", "value", "high", "unit", "note"))
+        for row in rows:
+            case, note = f"{row.job.case.name} {row.job.dtype}", " ".join(row.groups)
+            table.writerow((case, "aotpack", f"{row.ours:.2f}", "", "us", note))
+            table.writerow((case, "cuBLAS", f"{row.peer:.2f}", "", "us", note))
+            table.writerow((case, "ratio", f"{row.ratio:.3f}", "", "times", ""))
+            table.writerow((case, "share", f"{row.share:.3f}", "", "of a copy", ""))
+            table.writerow((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(GROUPS))
+    parser.add_argument("--dtype", default="bfloat16", help="bfloat16, float16 or float32")
+    parser.add_argument("--cases", default="", help="such as 1x4096x4096,16x2048x8192 alone")
+    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "products"))
+    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
+    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
+    parser.add_argument("--csv", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _arguments()
+    groups: dict[Case, tuple[str, ...]] = {}
+    wanted = set(filter(None, options.cases.split(",")))
+    for group in options.groups:
+        for case in cases_of(group):
+            if not wanted or case.name in wanted:
+                groups[case] = (*groups.get(case, ()), group)
+    target = options.target or str(native_target())
+    jobs = [Job(case, options.dtype, target, options.packages) for case in groups]
+    missing = [job for job in jobs if options.build_only or not job.package.exists()]
+    failed = build_all(missing, options.jobs) if missing else {}
+    if options.build_only:
+        return
+    torch.backends.cuda.matmul.allow_tf32 = False
+    copied = copy_rate()
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {copied / 1e6:.2f} TB/s"
+    )
+    rows, start = list[Row](), time.perf_counter()
+    for job in jobs:
+        if time.perf_counter() - start > options.limit:
+            print(f"{len(jobs) - len(rows)} cases are left out: the time is over")
+            break
+        if job in failed:
+            continue
+        try:
+            row = measure(job, copied, groups[job.case])
+        except Exception as error:  # what fails is named, and the rest is measured
+            print(f"{job.package.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            continue
+        finally:
+            torch.cuda.empty_cache()
+        rows.append(row)
+        print(row.line(), flush=True)
+        if options.csv:
+            write_csv(options.csv, rows, copied)
+    if rows:
+        report(rows)
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        main()
