@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 from types import MappingProxyType
+from typing import NamedTuple
 
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import (
@@ -24,7 +25,7 @@ from aotpack.ir.kernels.access import (
 )
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
-from aotpack.ir.operations import Matmul, Scatter
+from aotpack.ir.operations import Attention, Matmul, Scatter
 from aotpack.ir.program import Buffer, Control, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int
@@ -33,6 +34,13 @@ from aotpack.ir.values import Load, walk
 MAX_RANK = 5  # beyond, only the order of the operation itself is considered
 WIDEST_STEP = 3  # elements between neighbouring windows
 LEAST_LANES = 16  # neighbours that fill a vector
+
+
+class Use(NamedTuple):
+    """An access, and the axes along which its block has no neighbours."""
+
+    access: Access
+    fixed_axes: frozenset[Axis]
 
 
 def choose_strides(
@@ -44,12 +52,13 @@ def choose_strides(
     """Choose the memory order of each buffer's dimensions by the accesses to it."""
     slid = _slid_dims(kernels) if is_host else {}
     fixed = contiguous_by_contract(program)
-    uses: dict[str, list[Access]] = {}
+    uses: dict[str, list[Use]] = {}
     whole = concats_by_part(program)
     for kernel in kernels:
+        fixed_axes = _fixed_axes(kernel)
         for access in accesses(kernel):
             name = whole.get(access.buffer, access.buffer)
-            uses.setdefault(name, []).append(replace(access, buffer=name))
+            uses.setdefault(name, []).append(Use(replace(access, buffer=name), fixed_axes))
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         strides[name] = in_order(buffer.shape, buffer.order)
@@ -57,6 +66,16 @@ def choose_strides(
             strides[name] = _cheapest(buffer, uses[name], slid.get(name, frozenset()))
     strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
+
+
+def _fixed_axes(kernel: Kernel) -> frozenset[Axis]:
+    """The axes that have one value in a block of a product or attention: neighbours lie apart."""
+    template_op = kernel.template_op
+    if isinstance(template_op, Matmul):
+        return frozenset(template_op.batch)
+    if isinstance(template_op, Attention):
+        return frozenset((template_op.batch, template_op.head))
+    return frozenset()
 
 
 def contiguous_by_contract(program: Program) -> set[str]:
@@ -122,7 +141,7 @@ def _sliding(index: Int, kernel: Kernel) -> set[Atom]:
     }
 
 
-def _cheapest(buffer: Buffer, uses: list[Access], slid: frozenset[int]) -> tuple[Int, ...]:
+def _cheapest(buffer: Buffer, uses: list[Use], slid: frozenset[int]) -> tuple[Int, ...]:
     last = len(buffer.shape) - 1
     lanes = {dim for dim in range(last + 1) if typical(buffer.shape[dim]) >= LEAST_LANES} - slid
     orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
@@ -140,11 +159,13 @@ def _cheapest(buffer: Buffer, uses: list[Access], slid: frozenset[int]) -> tuple
     return best
 
 
-def _cost(name: str, strides: tuple[Int, ...], uses: list[Access]) -> tuple[int, int, int, int]:
+def _cost(name: str, strides: tuple[Int, ...], uses: list[Use]) -> tuple[int, int, int, int]:
     """(scattered windows, accesses without a unit-stride axis, divisions, terms): few are good."""
-    offsets = [access.offset({name: strides}) for access in uses]
-    windows = sum(map(_is_scattered_window, uses, offsets))
-    scattered = sum(not _has_unit_step(offset) for offset in offsets)
+    offsets = [access.offset({name: strides}) for access, _ in uses]
+    windows = sum(_is_scattered_window(use.access, o) for use, o in zip(uses, offsets, strict=True))
+    scattered = sum(
+        not _has_unit_step(o, use.fixed_axes) for use, o in zip(uses, offsets, strict=True)
+    )
     return windows, scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
 
 
@@ -167,8 +188,8 @@ def _is_scattered_window(access: Access, offset: Int) -> bool:
     )
 
 
-def _has_unit_step(offset: Int) -> bool:
-    axes = [leaf for leaf in offset.leaves() if isinstance(leaf, Axis)]
+def _has_unit_step(offset: Int, fixed_axes: frozenset[Axis]) -> bool:
+    axes = {leaf for leaf in offset.leaves() if isinstance(leaf, Axis)} - fixed_axes
     return not axes or any(local_slope(offset, axis) == 1 for axis in axes)
 
 

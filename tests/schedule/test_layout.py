@@ -11,7 +11,7 @@ from torch import nn
 
 from aotpack.ir.kernels.access import contiguous, in_order
 from aotpack.ir.kernels.kernel import Schedule
-from aotpack.ir.operations import Attention
+from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.target import CPU, Target
 
@@ -120,3 +120,35 @@ def test_processors_have_channels_innermost_where_windows_slide(
 
 def test_gpus_keep_their_own_order_of_images() -> None:
     assert unit_dims((CPU, H200), H200.arch) == unit_dims((H200,), H200.arch)
+
+
+class Relative(nn.Module):
+    """Products with positions, of which each pair of tokens takes one, as those of DeBERTa."""
+
+    def forward(self, q: torch.Tensor, table: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
+        found = torch.gather(q @ table, 2, taken.expand(6, 16, 16))
+        return torch.softmax(found + q @ q.transpose(1, 2), -1)
+
+
+def test_products_store_neighbours_though_readers_gather() -> None:
+    q, table, taken = torch.zeros(6, 16, 8), torch.zeros(6, 8, 32), torch.zeros(16, 16)
+    made = scheduled(Relative(), q, table, taken.long(), targets=(H200,)).on(H200.arch)
+    product = made.kernels[0]
+    assert isinstance(product.template_op, Matmul)
+    (name,) = product.stored
+    assert strides(made, name)[-1] == 1
+
+
+class Columns(nn.Module):
+    """A product that is read side by side along its batch alone."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
+        found = (a @ b).permute(2, 1, 0)[taken]
+        return torch.softmax(found, -1)
+
+
+def test_products_are_not_stored_along_their_batch() -> None:
+    a, b, taken = torch.zeros(64, 16, 8), torch.zeros(64, 8, 32), torch.zeros(20)
+    made = scheduled(Columns(), a, b, taken.long(), targets=(H200,)).on(H200.arch)
+    (name,) = made.kernels[0].stored
+    assert strides(made, name) == [512, 32, 1]
