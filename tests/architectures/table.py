@@ -1,4 +1,6 @@
-"""45 architectures of transformers at tiny sizes, with random weights and dynamic dimensions.
+"""47 architectures of transformers at tiny sizes, with random weights and dynamic dimensions.
+
+Most have one layer; an encoder, a decoder and one whose layers differ have two.
 
 An entry makes a module of positional tensors and names the dimensions of each that are dynamic.
 """
@@ -90,7 +92,7 @@ BS = {0: "b", 1: "s"}
 TINY = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "intermediate_size": 64,
     "max_position_embeddings": 64,
@@ -166,7 +168,7 @@ def vision(
 
 VIT = {
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "intermediate_size": 64,
     "image_size": 32,
@@ -187,7 +189,7 @@ BART = {
 GPT = {
     "vocab_size": VOCABULARY,
     "n_embd": 32,
-    "n_layer": 2,
+    "n_layer": 1,
     "n_head": 4,
     "n_positions": 64,
     "bos_token_id": 0,
@@ -197,7 +199,7 @@ GQA = {"num_key_value_heads": 2, "pad_token_id": 0}
 SOUND = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "intermediate_size": 64,
     "conv_dim": (16, 16),
@@ -285,9 +287,9 @@ def _mamba() -> Architecture:
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (
-        encoder("bert", "Bert"),
+        encoder("bert", "Bert", num_hidden_layers=2),
         encoder("roberta", "Roberta", pad_token_id=1),
-        encoder("distilbert", "DistilBert", dim=32, hidden_dim=64, n_layers=2, n_heads=4),
+        encoder("distilbert", "DistilBert", dim=32, hidden_dim=64, n_layers=1, n_heads=4),
         encoder("albert", "Albert", embedding_size=16),
         encoder("electra", "Electra", embedding_size=16),
         encoder(
@@ -304,7 +306,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         decoder(
             "gpt_neo",
             "GPTNeo",
-            num_layers=2,
+            num_hidden_layers=2,
             num_heads=4,
             attention_types=[[["global", "local"], 1]],
             window_size=8,
@@ -312,8 +314,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         decoder("gpt_neox", "GPTNeoX"),
         decoder("gptj", "GPTJ", **GPT, rotary_dim=4),
         decoder("opt", "OPT", ffn_dim=64, word_embed_proj_dim=32, pad_token_id=1),
-        decoder("bloom", "Bloom", n_layer=2, n_head=4),
-        decoder("llama", "Llama", **GQA),
+        decoder("bloom", "Bloom", n_layer=1, n_head=4),
+        decoder("llama", "Llama", **GQA, num_hidden_layers=2),
         decoder("mistral", "Mistral", **GQA, sliding_window=8),
         decoder(
             "mixtral",
@@ -326,14 +328,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         decoder("qwen2", "Qwen2", **GQA),
         decoder("qwen3", "Qwen3", **GQA, head_dim=8),
         decoder("gemma", "Gemma", **GQA, head_dim=8),
-        decoder("gemma2", "Gemma2", **GQA, head_dim=8, sliding_window=8),
+        decoder("gemma2", "Gemma2", **GQA, head_dim=8, sliding_window=8, num_hidden_layers=2),
         decoder("phi", "Phi"),
         decoder("phi3", "Phi3", **GQA),
         decoder("falcon", "Falcon"),
         decoder("olmo", "Olmo", **GQA),
         decoder("starcoder2", "Starcoder2", **GQA),
         sequence(
-            "t5", "T5", d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0
+            "t5", "T5", d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4, pad_token_id=0
         ),
         sequence("bart", "Bart", **BART),
         sequence("pegasus", "Pegasus", **BART),
