@@ -7,7 +7,8 @@ Packages that are not in DIR are built first, several at a time; those that are 
 they are, and ``--build-only`` builds all anew. They have no weights: these are bound at load.
 Figures are taken as in ``bench_kernels.py``: medians of replayed graphs, all calls in turn. Inputs
 and weights alternate between sets that are several times L2. The peer is ``torch.matmul`` alone;
-ours adds the bias and the activation. "copy" is the share of a copy's bandwidth at which ours moves
+ours adds the bias and the activation. The group "bmm" has batched products, whose peer runs the
+same function. "copy" is the share of a copy's bandwidth at which ours moves
 weights, input and result. No TF32 on either side. Errors are against float64, in units of eager's;
 "WRONG" breaks the law of tests/e2e/law.py.
 """
@@ -26,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -36,27 +37,30 @@ from aotpack.runtime import load
 from aotpack.target import native_target, parse_targets
 from tests.e2e.law import accuracy_complaint, errors
 from tools.bench_kernels import in_turns, microseconds
+from tools.bmm_cases import Batched, BatchedCase, batched_cases
 from tools.matmul_cases import GROUPS, Case, Product, cases_of
 
 SETS_BYTES = 160 * 2**20  # several times L2
 FEWEST_SETS, MOST_SETS = 2, 16
 COPIED_BYTES = 256 * 2**20
 CHECKED_ROWS = 512  # of a long product
+BATCHED = "bmm"
 Call = Callable[..., Any]
+AnyCase: TypeAlias = Case | BatchedCase
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A package to build."""
 
-    case: Case
+    case: AnyCase
     dtype: str
     target: str
     folder: Path
 
     @property
     def package(self) -> Path:
-        return self.folder / f"{self.case.name}_{self.dtype}"
+        return self.folder / f"{self.case.name}_{self.dtype}".replace(" ", "_")
 
     @property
     def type(self) -> torch.dtype:
@@ -94,7 +98,7 @@ def _built(job: Job) -> str:
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.rmtree(job.package, ignore_errors=True)
     try:
-        args = (torch.zeros(job.case.m, job.case.k, dtype=job.type),)
+        args = job.case.inputs(job.type, "cpu")
         options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
         with torch.no_grad():
             made = Build(Source(job.case.unfilled(job.type), args), options).precompiled
@@ -139,11 +143,10 @@ def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
     count = min(max(SETS_BYTES // job.moved + 1, FEWEST_SETS), MOST_SETS)
     modules = [case.module(dtype) for _ in range(count)]
     loaded = [load(job.package, 0, weights=module.state_dict()) for module in modules]
-    xs = [torch.randn(case.m, case.k, dtype=dtype, device="cuda") for _ in range(count)]
-    factors = [module.factor() for module in modules]
+    xs = [case.inputs(dtype, "cuda") for _ in range(count)]
     calls: dict[str, Call] = {
-        "aotpack": lambda number: loaded[number](xs[number]),
-        "cuBLAS": lambda number: torch.matmul(xs[number], factors[number]),
+        "aotpack": lambda number: loaded[number](*xs[number]),
+        "cuBLAS": lambda number: case.peer(modules[number], xs[number]),
     }
     error, complaint = _checked(loaded[0], modules[0], xs[0])
     found = in_turns(calls, [(number,) for number in range(count)])  # type: ignore[misc]
@@ -151,11 +154,13 @@ def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
     return Row(job, ours, peer, job.moved / ours / copied, error, complaint, groups)
 
 
-def _checked(ours: Call, module: Product, x: torch.Tensor) -> tuple[float, str | None]:
+def _checked(
+    ours: Call, module: Product | Batched, xs: tuple[torch.Tensor, ...]
+) -> tuple[float, str | None]:
     """The largest error in units of eager's, and how the law of accuracy is broken."""
-    some = slice(None, None, max(1, len(x) // CHECKED_ROWS))
-    mine, eager = torch.as_tensor(ours(x))[some], module(x)[some]
-    exact = module.exact(x[some])
+    mine, eager = torch.as_tensor(ours(*xs)), module(*xs)
+    some = slice(None, None, max(1, len(mine) // CHECKED_ROWS))
+    mine, eager, exact = mine[some], eager[some], module.exact(xs[0][some], *xs[1:])
     found = errors(mine, eager, exact)
     complaint = accuracy_complaint(mine, eager, exact)
     return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
@@ -217,7 +222,8 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(GROUPS))
+    groups = (*GROUPS, BATCHED)
+    parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(groups))
     parser.add_argument("--dtype", default="bfloat16", help="bfloat16, float16 or float32")
     parser.add_argument("--cases", default="", help="such as 1x4096x4096,16x2048x8192 alone")
     parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "products"))
@@ -231,10 +237,10 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = _arguments()
-    groups: dict[Case, tuple[str, ...]] = {}
+    groups: dict[AnyCase, tuple[str, ...]] = {}
     wanted = set(filter(None, options.cases.split(",")))
     for group in options.groups:
-        for case in cases_of(group):
+        for case in batched_cases() if group == BATCHED else cases_of(group):
             if not wanted or case.name in wanted:
                 groups[case] = (*groups.get(case, ()), group)
     target = options.target or str(native_target())

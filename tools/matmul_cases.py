@@ -41,10 +41,6 @@ class Product(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.activation(F.linear(x, self.weight, self.bias))
 
-    def factor(self) -> torch.Tensor:
-        """The right factor of ``torch.matmul``."""
-        return self.weight.t()
-
     def exact(self, x: torch.Tensor) -> torch.Tensor:
         """The result in float64."""
         return self.activation(F.linear(x.double(), self.weight.double(), self.bias.double()))
@@ -77,6 +73,13 @@ class Case:
         """On the host, to be packaged without weights."""
         weight, bias = torch.empty(self.n, self.k, dtype=dtype), torch.empty(self.n, dtype=dtype)
         return Product(weight, bias, self._activation)
+
+    def inputs(self, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, ...]:
+        return (torch.randn(self.m, self.k, dtype=dtype, device=device),)
+
+    def peer(self, module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """The product alone."""
+        return torch.matmul(*inputs, module.get_parameter("weight").t())
 
     @property
     def _activation(self) -> str:
