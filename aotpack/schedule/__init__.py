@@ -18,6 +18,7 @@ from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
+from aotpack.schedule.program.split_reduction import splits
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import with_staged
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
@@ -61,6 +62,9 @@ def schedule(
     )
     draft = Draft(lowered.program, options=options, passes=passes or PASSES, after=after).prepared()
     result = draft.planned()
+    if _splits_by_layout(draft, result):
+        draft = replace(draft, expected=result.strides)
+        result = draft.planned()
     own = _arch_schedules(draft, result, targets) if partition is None else ()
     if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
         *others, last = own  # no target takes the general one
@@ -68,6 +72,14 @@ def schedule(
     weights = in_memory_order(lowered.weights, draft.program.packed)
     weights = with_staged(weights, (result, *(one.schedule for one in own)))
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
+
+
+def _splits_by_layout(draft: Draft, planned: Schedule) -> bool:
+    """True when reductions are split otherwise, knowing the strides of a plan."""
+    if draft.options.is_host:
+        return False
+    program, gpu = draft.program, draft.options.gpu
+    return splits(program, gpu) != splits(program, gpu, expected=planned.strides)
 
 
 def _arch_schedules(
@@ -90,17 +102,20 @@ def _host_schedule(
     if draft.options.is_host or not is_shared:
         return ()
     is_laid_out_alike = choose_strides(*made) == choose_strides(*made, is_host=True)
-    if is_laid_out_alike and lay_in_panels(draft.program) is draft.program:
+    is_split_alike = not draft.expected
+    if is_laid_out_alike and is_split_alike and lay_in_panels(draft.program) is draft.program:
         return ()
     options = replace(draft.options, is_host=True)
-    return (ArchSchedule(HOST, HOST, replace(draft, options=options, arches="cpu").planned()),)
+    own = replace(draft, options=options, arches="cpu", expected={})
+    return (ArchSchedule(HOST, HOST, own.planned()),)
 
 
 def _resident(draft: Draft, targets: tuple[Target, ...]) -> list[tuple[int, int, frozenset[str]]]:
     """Ranges of architectures with their resident rows; equal neighbours are merged."""
     arches = [target.arch for target in targets]
     ranges = [(a, b) for a, b in RESIDENT if not arches or any(a <= n <= b for n in arches)]
-    kept = resident_rows(draft.program, tuple(low for low, _ in ranges), draft.options.gpu)
+    lowest = tuple(low for low, _ in ranges)
+    kept = resident_rows(draft.program, lowest, draft.options.gpu, draft.expected)
     found: list[tuple[int, int, frozenset[str]]] = []
     for (low, high), rows in zip(ranges, kept, strict=True):
         if found and found[-1][2] == rows:

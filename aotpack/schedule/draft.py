@@ -85,6 +85,7 @@ class Draft:
     parts: Mapping[Operation, tuple[Schedule, ...]] = field(default_factory=dict)
     resident: frozenset[str] = frozenset()
     given: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)
+    expected: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)
     weights: Schedule | None = None
     options: ScheduleOptions = ScheduleOptions()
     part: str = ""

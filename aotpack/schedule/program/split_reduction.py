@@ -12,15 +12,25 @@ size, whose length is a size expression. ``merge_parts.py`` merges the parts.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isqrt
+from types import MappingProxyType
 
 from aotpack.devices import Gpu, rounded_down
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import dot, has_digits, in_order, local_slope, points
+from aotpack.ir.kernels.access import (
+    Strides,
+    delinearize,
+    dot,
+    has_digits,
+    in_order,
+    local_slope,
+    points,
+)
 from aotpack.ir.kernels.rows import LINE_BYTES
 from aotpack.ir.kernels.tiles import WARP
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div, content
 from aotpack.ir.uses import operation_uses
@@ -32,6 +42,7 @@ from aotpack.schedule.program.merge_parts import (
     near_position,
 )
 from aotpack.schedule.program.row_aligned_split import aligned_rows
+from aotpack.schedule.program.scattered_rows import Scattered, scattered_rows, strides_of
 from aotpack.schedule.program.split_rest import JOINS, Rest, args_at, less
 
 MOST_TOGETHER = 64  # columns
@@ -39,13 +50,20 @@ ALIGNED = 8  # elements: parts of rows begin where whole vectors do
 LEAST_UNITS = 4  # whole rows in a part of typical length: fewer would leave parts too unequal
 
 
+NOTHING: Strides = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``count`` parts of ``length`` elements: all, or but ``lanes`` at most for each part."""
+    """``count`` parts of ``length`` elements: all, or but ``lanes`` at most for each part.
+
+    Of ``scattered`` rows each part is one for each of the lanes, which are not counted.
+    """
 
     count: Int
     length: Int
     lanes: int = 0
+    scattered: Scattered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,43 +117,70 @@ class Limits:
         return max(2, self.shortest_row_part // 32)
 
 
-def rows_to_split(program: Program, gpu: Gpu) -> frozenset[str]:
+def rows_to_split(program: Program, gpu: Gpu, expected: Strides = NOTHING) -> frozenset[str]:
     """The first targets of reductions that are split because their rows are few."""
     producers = operation_uses(program.operations).producers
     return frozenset(
         operation.targets[0]
-        for operation in program.operations
-        if isinstance(operation, Reduction)
+        for operation, parts in splits(program, gpu, expected=expected)
+        if parts.scattered is None
         and aligned_rows(operation, producers) is None
-        and not reduces_columns(operation, program)
-        and _parts(operation, program, producers, Limits(gpu)) is not None
+        and not reduces_columns(operation, program, expected)
     )
 
 
-def split_reductions(program: Program, gpu: Gpu, resident: frozenset[str] = frozenset()) -> Program:
+def splits(
+    program: Program,
+    gpu: Gpu,
+    resident: frozenset[str] = frozenset(),
+    expected: Strides = NOTHING,
+) -> list[tuple[Reduction, Parts]]:
+    """The reductions that are split, and their parts; ``resident`` rows stay whole."""
+    producers = operation_uses(program.operations).producers
+    found = []
+    for operation in program.operations:
+        if isinstance(operation, Reduction):
+            parts = _parts(operation, program, producers, Limits(gpu), expected)
+            is_whole = operation.targets[0] in resident
+            if parts is not None and not (is_whole and parts.scattered is None):
+                found.append((operation, parts))
+    return found
+
+
+def split_reductions(
+    program: Program,
+    gpu: Gpu,
+    resident: frozenset[str] = frozenset(),
+    expected: Strides = NOTHING,
+) -> Program:
     """Split long reductions with few results in two, so that all multiprocessors work.
 
-    Reductions to the targets ``resident`` stay whole. The same object if no split pays.
+    Reductions to the targets ``resident`` stay whole. The same object if no split pays. Buffers lie
+    as ``expected``, or in their declared order.
     """
+    parts_of = {
+        operation.targets[0]: p for operation, p in splits(program, gpu, resident, expected)
+    }
+    if not parts_of:
+        return program
     buffers = dict(program.buffers)
     operations: list[Operation] = []
-    producers = operation_uses(program.operations).producers
     for operation in program.operations:
-        parts = None
-        if isinstance(operation, Reduction) and operation.targets[0] not in resident:
-            parts = _parts(operation, program, producers, Limits(gpu))
+        parts = parts_of.get(operation.targets[0]) if isinstance(operation, Reduction) else None
         if parts is not None and isinstance(operation, Reduction):
-            down = reduces_columns(operation, program)
+            down = reduces_columns(operation, program, expected)
             operations += _split(operation, parts, buffers, down=down)
         else:
             operations.append(operation)
-    if len(operations) == len(program.operations):
-        return program
     return replace(program, operations=tuple(operations), buffers=buffers)
 
 
 def _parts(
-    operation: Reduction, program: Program, producers: Mapping[str, Operation], limits: Limits
+    operation: Reduction,
+    program: Program,
+    producers: Mapping[str, Operation],
+    limits: Limits,
+    expected: Strides,
 ) -> Parts | None:
     """The parts of a reduction; None to keep it whole."""
     if operation.kind not in MERGES:
@@ -143,9 +188,12 @@ def _parts(
     rows = aligned_rows(operation, producers)
     if rows is not None:
         return Parts(*rows)
+    scattered = scattered_rows(operation, program, expected)
+    if scattered is not None:
+        return _scattered_parts(operation, scattered, program, limits)
     whole = points(operation.inner)
     length = typical(whole)
-    down = reduces_columns(operation, program)
+    down = reduces_columns(operation, program, expected)
     wanted = _wanted(operation, program, length, limits, down=down)
     if wanted <= 1:
         return None
@@ -162,6 +210,29 @@ def _parts(
     return Parts(Int.of(-(-length // step)), Int.of(step))
 
 
+def _scattered_parts(
+    operation: Reduction, scattered: Scattered, program: Program, limits: Limits
+) -> Parts | None:
+    """The parts of scattered rows: as many as keep the GPU busy, if they are equally long."""
+    length = typical(scattered.length)
+    lanes = typical(scattered.lane.extent)
+    results = typical(points(operation.axes)) * lanes
+    if length * results < limits.worth_a_launch and length * lanes <= limits.longest_unsplit:
+        return None
+    wanted = _column_parts(operation, program, results, length, limits)
+    count = _divisor_near(length, wanted) if scattered.length.constant is not None else 1
+    return Parts(Int.of(count), scattered.length // count, scattered=scattered)
+
+
+def _column_parts(
+    operation: Reduction, program: Program, results: int, length: int, limits: Limits
+) -> int:
+    """The parts of columns that keep the GPU busy."""
+    width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
+    programs = max(1, -(-results // columns_together(width)))
+    return min(limits.column_programs // programs, length // limits.shortest_column_part)
+
+
 def _wanted(
     operation: Reduction, program: Program, length: int, limits: Limits, *, down: bool
 ) -> int:
@@ -170,9 +241,7 @@ def _wanted(
     if length * results < limits.worth_a_launch and length <= limits.longest_unsplit:
         return 0
     if down:
-        width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
-        programs = max(1, -(-results // columns_together(width)))
-        return min(limits.column_programs // programs, length // limits.shortest_column_part)
+        return _column_parts(operation, program, results, length, limits)
     if results >= limits.gpu.multiprocessors:
         return 0  # a row for each multiprocessor reads at full speed
     whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
@@ -217,7 +286,7 @@ def columns_together(width: int) -> int:
     return min(MOST_TOGETHER, LINE_BYTES // width)
 
 
-def reduces_columns(operation: Reduction, program: Program) -> bool:
+def reduces_columns(operation: Reduction, program: Program, expected: Strides = NOTHING) -> bool:
     """True when more loads are contiguous across results than along the reduced axes.
 
     A load that uses no inner axis, such as an earlier reduction's result, does not count.
@@ -227,8 +296,7 @@ def reduces_columns(operation: Reduction, program: Program) -> bool:
     down = along = 0
     inner = set(operation.inner)
     for load in loads(operation):
-        buffer = program.buffers[load.buffer]
-        offset = dot(load.index, in_order(buffer.shape, buffer.order))
+        offset = dot(load.index, strides_of(program.buffers[load.buffer], expected))
         if inner.isdisjoint(offset.leaves()):
             continue
         along += local_slope(offset, operation.inner[-1]) == 1
@@ -256,6 +324,12 @@ def _split(
     whole, merge = points(operation.inner), MERGES[operation.kind]
     part, step = Axis("part", parts.count), Axis("step", parts.length)
     position = Int.of(part) * parts.length + Int.of(step)
+    if parts.scattered is not None:
+        rewrite = Rewriter(delinearize(parts.scattered.others, position))
+        axes = (part, *operation.axes, parts.scattered.lane)
+        args = tuple(map(rewrite, operation.args))
+        first = replace(operation, axes=axes, inner=(step,), args=args)
+        return merge(operation, first, Rest(operation, first), buffers)
     args = args_at(operation, position)
     if not parts.lanes and not known_equal(parts.count * parts.length, whole):
         args = tuple(_within(position, whole, value, operation.kind) for value in args)

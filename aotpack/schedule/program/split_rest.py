@@ -38,7 +38,8 @@ class Rest:
     @property
     def inner(self) -> tuple[Axis, ...]:
         """The reduced axes of the second half."""
-        return (self.first.axes[0], self._lane) if self.lanes > 1 else self.first.axes[:1]
+        own = tuple(axis for axis in self.first.axes if axis not in self.whole.axes)
+        return (*own, self._lane) if self.lanes > 1 else own
 
     @property
     def element(self) -> Value:

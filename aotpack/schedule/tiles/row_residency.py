@@ -13,6 +13,7 @@ from itertools import compress
 from operator import not_
 
 from aotpack.devices import Gpu
+from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Pointwise, Reduction, Scan
@@ -31,13 +32,13 @@ COMMON_SHARE = 0.875  # of the vendor's bandwidth, when all read and write
 
 
 def resident_rows(
-    program: Program, arches: tuple[int, ...], gpu: Gpu
+    program: Program, arches: tuple[int, ...], gpu: Gpu, expected: Strides
 ) -> tuple[frozenset[str], ...]:
     """For each architecture the first targets of reductions whose rows are not split."""
     resident: dict[int, set[str]] = {arch: set() for arch in arches}
-    long = rows_to_split(program, gpu) if arches else frozenset()
+    long = rows_to_split(program, gpu, expected) if arches else frozenset()
     if long:
-        whole = _around(split_reductions(program, gpu, long), long)
+        whole = _around(split_reductions(program, gpu, long, expected), long)
         kernels = fuse(whole)
         strides = choose_strides(whole, kernels)
         for kernel in kernels:
