@@ -51,7 +51,11 @@ class Walk:
 
 
 def interchange_loops(
-    program: Program, kernels: tuple[Kernel, ...], strides: Strides, given: Strides
+    program: Program,
+    kernels: tuple[Kernel, ...],
+    strides: Strides,
+    given: Strides,
+    expected: Strides,
 ) -> tuple[tuple[Kernel, ...], Strides]:
     """Order the loops of each kernel as the tensors lie that it reads and writes.
 
@@ -70,7 +74,7 @@ def interchange_loops(
         if all(new is old for new, old in zip(moved, kernels, strict=True)):
             continue
         kernels = moved
-        strides = choose_strides(program, kernels, given)
+        strides = choose_strides(program, kernels, given, expected=expected)
     return kernels, strides
 
 

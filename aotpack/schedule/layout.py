@@ -48,8 +48,12 @@ def choose_strides(
     kernels: tuple[Kernel, ...],
     given: Mapping[str, tuple[Int, ...]] = MappingProxyType({}),
     is_host: bool = False,
+    expected: Mapping[str, tuple[Int, ...]] = MappingProxyType({}),
 ) -> dict[str, tuple[Int, ...]]:
-    """Choose the memory order of each buffer's dimensions by the accesses to it."""
+    """Choose the memory order of each buffer's dimensions by the accesses to it.
+
+    Of equal orders it keeps the expected one.
+    """
     slid = _slid_dims(kernels) if is_host else {}
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Use]] = {}
@@ -63,7 +67,8 @@ def choose_strides(
     for name, buffer in program.buffers.items():
         strides[name] = in_order(buffer.shape, buffer.order)
         if name in uses and name not in fixed and is_free_to_permute(buffer):
-            strides[name] = _cheapest(buffer, uses[name], slid.get(name, frozenset()))
+            along = slid.get(name, frozenset())
+            strides[name] = _cheapest(buffer, uses[name], along, expected.get(name))
     strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
 
@@ -141,12 +146,16 @@ def _sliding(index: Int, kernel: Kernel) -> set[Atom]:
     }
 
 
-def _cheapest(buffer: Buffer, uses: list[Use], slid: frozenset[int]) -> tuple[Int, ...]:
+def _cheapest(
+    buffer: Buffer, uses: list[Use], slid: frozenset[int], expected: tuple[Int, ...] | None
+) -> tuple[Int, ...]:
     last = len(buffer.shape) - 1
     lanes = {dim for dim in range(last + 1) if typical(buffer.shape[dim]) >= LEAST_LANES} - slid
     orders = sorted(permutations(range(last + 1)), key=lambda dims: dims[-1] != last)
     if slid and lanes:
         orders = [dims for dims in orders if dims[-1] in lanes]
+    if expected is not None:
+        orders.sort(key=lambda dims: in_order(buffer.shape, dims) != expected)
     best = in_order(buffer.shape, orders[0])
     best_cost = _cost(buffer.name, best, uses)
     if best_cost[:3] == (0, 0, 0):
