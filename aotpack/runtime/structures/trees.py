@@ -83,7 +83,7 @@ def flatten(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
     elif kind == "none":
         if value is not None:
             raise ArgumentError(f"{path} is {_kind_of(value)}; the model was traced with None here")
-    elif type(value) is not type(tree.value) or value != tree.value:
+    elif type(value) is not type(tree.value) or repr(value) != repr(tree.value):  # NaN, -0.0
         raise ArgumentError(
             f"{path} is {value!r}; the model was traced with {tree.value!r}, which became part of "
             "the program. Pass that value, or build another package."

@@ -1,5 +1,6 @@
 """Nested arguments and results."""
 
+import math
 from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,17 @@ def test_constants_of_the_trace_must_be_repeated(tmp_path: Path, device: FakeDev
         np.testing.assert_array_equal(model(X, X, True), X * 4)
         with pytest.raises(ArgumentError, match="is False; the model was traced with True"):
             model(X, X, False)
+
+
+@pytest.mark.parametrize(("traced", "other"), [(math.nan, 1.0), (0.0, -0.0), (-0.0, 0.0)])
+def test_numbers_of_the_trace_are_compared_as_they_are_written(
+    tmp_path: Path, device: FakeDevice, traced: float, other: float
+) -> None:
+    args = Tree("tuple", (LEAF, LEAF, Tree("constant", value=traced)))
+    with load(write_demo(tmp_path / "demo", args=args), device) as model:
+        np.testing.assert_array_equal(model(X, X, float(str(traced))), X * 4)
+        with pytest.raises(ArgumentError, match=f"is {other}; the model was traced with {traced}"):
+            model(X, X, other)
 
 
 @pytest.mark.parametrize(
