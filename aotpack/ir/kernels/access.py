@@ -22,7 +22,7 @@ from aotpack.ir.symbolic.integers import (
     product,
     total,
 )
-from aotpack.ir.values import IndexValue, Load, walk
+from aotpack.ir.values import IndexValue, Load, Value, walk
 
 VECTOR_BYTES = 16  # of the widest access
 Strides = Mapping[str, tuple[Int, ...]]
@@ -174,7 +174,12 @@ def written_index(member: Member) -> tuple[Int, ...]:
 @lru_cache(maxsize=REMEMBERED)
 def axes_in(index: tuple[Int, ...]) -> frozenset[Axis]:
     """The axes that an index depends on, also through loaded indices."""
-    values = walk(IndexValue(part, DType.INT64) for part in index)
+    return axes_of(IndexValue(part, DType.INT64) for part in index)
+
+
+def axes_of(computed: Iterable[Value]) -> frozenset[Axis]:
+    """The axes that values depend on."""
+    values = tuple(walk(computed))
     parts = [value.index for value in values if isinstance(value, IndexValue)]
     parts += [part for value in values if isinstance(value, Load) for part in value.index]
     return frozenset(leaf for part in parts for leaf in part.leaves() if isinstance(leaf, Axis))

@@ -14,6 +14,7 @@ from textwrap import indent
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
+    AttentionTile,
     MatmulTile,
     PointwiseTile,
     ReductionTile,
@@ -307,6 +308,8 @@ def _exchanges(tile: Tile) -> bool:
     """True if programs exchange states of scans or parts of sums through memory."""
     if isinstance(tile, ReductionTile):
         return tile.look_back
+    if isinstance(tile, AttentionTile):
+        return tile.most_programs > 0
     return isinstance(tile, MatmulTile) and tile.splits > 1
 
 

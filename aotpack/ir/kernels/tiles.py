@@ -90,13 +90,25 @@ class MatmulTile:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """``i`` queries a program, ``j`` keys a step; ``precision`` as for matmul."""
+    """``i`` queries a program, ``j`` keys a step; ``precision`` as for matmul.
+
+    A tile for few queries has those of ``heads`` heads, which have the same keys, as rows; others
+    have 0. With ``most_programs`` the keys are split between programs, at most so many in all; the
+    last program of a tile to end adds the parts.
+    """
 
     i: int
     j: int
     num_warps: int
     num_stages: int
     precision: str = "ieee"
+    heads: int = 0
+    most_programs: int = 0
+
+    @property
+    def is_for_few(self) -> bool:
+        """True for a tile of all queries of some heads, or of a part of them."""
+        return self.heads > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from aotpack.ir.kernels.grouped_heads import with_grouped_heads
 from aotpack.ir.kernels.kernel import (
     Kernel,
     Schedule,
@@ -9,13 +10,22 @@ from aotpack.ir.kernels.kernel import (
     gpu_variants,
     launches,
     look_back_slots,
-    most_tiles,
 )
+from aotpack.ir.kernels.key_splits import row_tiles
 from aotpack.ir.kernels.last_block import is_made_in_groups
+from aotpack.ir.kernels.partial_sums import needed_parts
 from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.kernels.tiles import WARP, MatmulTile, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.kernels.tiles import (
+    WARP,
+    AttentionTile,
+    MatmulTile,
+    PointwiseTile,
+    ReductionTile,
+    Tile,
+    Variant,
+)
 from aotpack.ir.operations import Matmul, Reduction, Scan
-from aotpack.ir.symbolic.facts import known_le, known_multiple
+from aotpack.ir.symbolic.facts import bounds, known_le, known_multiple
 from aotpack.ir.symbolic.integers import Int, product
 
 
@@ -73,26 +83,28 @@ def check_look_back(schedule: Schedule) -> None:
 def check_split_sums(schedule: Schedule) -> None:
     """Programs share a sum if there is memory for each part, and a counter for each tile."""
     for kernel in schedule.kernels:
-        shared = [
-            (variant, tile)
-            for variant in kernel.variants
-            for tile in variant.tiles
-            if isinstance(tile, MatmulTile) and tile.splits > 1
-        ]
-        for variant, tile in shared:
-            if not _has_room_for_parts(kernel, variant, tile):
-                message = f"{tile.splits} programs cannot share its sums"
+        for variant, tile in ((v, tile) for v in kernel.variants for tile in v.tiles):
+            needed = needed_parts(kernel, variant, tile)
+            if any(needed) and not (
+                _can_share(kernel, variant, tile) and _has_room(kernel, needed)
+            ):
+                message = f"programs with the tile {tile} cannot share its sums"
                 raise InvalidSchedule(schedule, kernel, message)
 
 
-def _has_room_for_parts(kernel: Kernel, variant: Variant, tile: MatmulTile) -> bool:
+def _can_share(kernel: Kernel, variant: Variant, tile: Tile) -> bool:
     template_op = kernel.template_op
-    if not isinstance(template_op, Matmul) or tile.most_programs:
-        return False
-    if template_op.k.extent.constant is None:
-        return False
-    most = most_tiles(template_op, variant, tile)
-    needed = (most * tile.splits * tile.m * tile.n, most)
+    if isinstance(tile, MatmulTile) and isinstance(template_op, Matmul):
+        return not tile.most_programs and template_op.k.extent.constant is not None
+    assert isinstance(tile, AttentionTile)
+    attention = with_grouped_heads(kernel, tile.heads)[1]
+    tiles = row_tiles(attention, tile)
+    limited = variant.at_most is not None and variant.measure is tiles
+    most = variant.at_most if limited else bounds(tiles)[1]
+    return not attention.causal and most is not None and 2 * most <= tile.most_programs
+
+
+def _has_room(kernel: Kernel, needed: tuple[int, int]) -> bool:
     sizes = [product(buffer.shape) for buffer in (*kernel.exchange, *kernel.counters)]
     return len(sizes) == 2 and all(map(known_le, needed, sizes))
 

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.key_range import KeyBound, key_bounds
+from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
-from aotpack.ir.symbolic.integers import Axis
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Value
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
@@ -14,30 +16,36 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
-from aotpack.render.triton.contexts import AttentionContext, KeyBlock, TileAxis
+from aotpack.render.triton.contexts import AttentionContext, KeyBlock, KeySplitContext, TileAxis
 from aotpack.render.triton.matmul import precision
 from aotpack.render.triton.types import TRITON_TYPES
 
-SMALLEST_DOT = 16  # elements along any side of a product
+FARTHEST = 2**30  # from the first key
+ADDED_AT_ONCE = 8192  # elements of parts in registers
 
 
-def attention_frame(kernel: Kernel, tile: AttentionTile) -> Frame:
-    """The i x e tile of the result."""
-    template_op = kernel.template_op
-    assert isinstance(template_op, Attention)
-    return _frame(template_op, tile, {template_op.i: "i", template_op.e: "e"})
+def attention_frame(o: Attention, tile: AttentionTile) -> Frame:
+    """The i x e tile of the result; where parts are added, it has the rows of a part."""
+    if not tile.most_programs:
+        return _frame(o, tile, {o.i: "i", o.e: "e"})
+    return _frame(o, replace(tile, i=part_rows(o, tile)), {o.i: "row", o.e: "e"})
+
+
+def attention_programs(o: Attention, tile: AttentionTile) -> Int:
+    """The programs of a launch."""
+    return row_tiles(o, tile) * key_splits(o, tile)
 
 
 def attention_context(
-    schedule: Schedule, kernel: Kernel, tile: AttentionTile, builder: KernelBuilder
+    kernel: Kernel, o: Attention, tile: AttentionTile, builder: KernelBuilder
 ) -> AttentionContext:
-    """The context of the attention template, without the name."""
-    o = kernel.template_op
-    assert isinstance(o, Attention)
+    """The context of the attention template, without the name; ``o`` has grouped heads."""
     slots = _Slots(builder, o, tile)
     query = slots.query()
     blocks = tuple(slots.block(edge=edge) for edge in _kinds_of_blocks(o, tile))
-    builder.results[o.target] = "acc"
+    builder.results[o.target] = "whole" if tile.most_programs else "acc"
+    lowest, highest = slots.range_of_keys()
+    split = _split_context(kernel, o, tile, builder) if tile.most_programs else None
     epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
         builder.arguments.use_sizes(axis.extent)
@@ -63,7 +71,31 @@ def attention_context(
         setup=slots.setup,
         query=query,
         blocks=blocks,
+        lowest=lowest,
+        highest=highest,
+        split=split,
         epilogue=epilogue,
+    )
+
+
+def _split_context(
+    kernel: Kernel, o: Attention, tile: AttentionTile, builder: KernelBuilder
+) -> KeySplitContext:
+    """The exchange memory of a kernel: its parts, then their maxima and sums; the counters."""
+    (parts,), (counters,) = kernel.exchange, kernel.counters
+    pointer = builder.arguments.pointer
+    rows = part_rows(o, tile)
+    values = rows * padded(o.e)
+    tiles = row_tiles(o, tile)
+    builder.arguments.use_sizes(tiles)
+    splits = key_splits(o, tile).constant
+    return KeySplitContext(
+        str(splits) if splits is not None else f"tl.num_programs(0) // ({tiles})",
+        TileAxis(str(o.i.extent), rows, not known_multiple(o.i.extent, rows)),
+        max(1, min(power_of_two(tile.most_programs), ADDED_AT_ONCE // values)),
+        tile.most_programs * values,
+        pointer(parts.name),
+        pointer(counters.name),
     )
 
 
@@ -75,11 +107,6 @@ def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:
     """First the blocks that every query sees whole, then those at the edge, if there can be any."""
     edges = o.causal or not known_multiple(o.j.extent, tile.j)
     return (False, True) if edges else (False,)
-
-
-def padded(axis: Axis) -> int:
-    """The block that covers a head dimension."""
-    return max(SMALLEST_DOT, 1 << (int(axis.extent) - 1).bit_length())
 
 
 class _Slots:
@@ -114,6 +141,24 @@ class _Slots:
         mask = emitter.value(o.mask) if o.mask is not None else ""
         logits_lines = tuple(loop.lines())
         return KeyBlock(edge, key_lines, key, value_lines, value, logits_lines, bias, mask)
+
+    def range_of_keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Positions of keys below which, and above which, the mask allows none."""
+        bounds = () if self._o.causal else key_bounds(self._o)
+        lowest = tuple(self._bound(one) for one in bounds if not one.is_upper)
+        return lowest, tuple(self._bound(one) for one in bounds if one.is_upper)
+
+    def _bound(self, bound: KeyBound) -> str:
+        """One number for all rows of the tile; those past the end have a load of 0, or a number."""
+        frame = _frame(self._o, self._tile, {self._o.i: "i", self._o.j: "j"})
+        emitter = self._builder.emitter_in(frame, self._before["logits"])
+        text = emitter.value(bound.value)
+        text = f"tl.minimum(tl.maximum({text}, {-FARTHEST}), {FARTHEST})"
+        if bound.shift.constant != 0:
+            text = f"{text} + {emitter.index(bound.shift)}"
+        if self._o.i in emitter.needs(bound.value) | emitter.index_needs(bound.shift):
+            text = f"tl.{'max' if bound.is_upper else 'min'}({text})"
+        return text
 
     def _emit(
         self, slot: str, names: dict[Axis, str], value: Value, inner: Axis, *, edge: bool

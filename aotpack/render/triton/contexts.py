@@ -212,6 +212,21 @@ class KeyBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySplitContext:
+    """The parts of a tile's rows that ``splits`` (text) programs make, each over some keys.
+
+    Memory has all values, and from ``statistics`` on the maxima and sums of the rows of each part.
+    """
+
+    splits: str
+    i: TileAxis  # the rows of a part
+    together: int  # parts that are added at once
+    statistics: int
+    parts: str  # pointer
+    counters: str  # pointer
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionContext:
     """Flash attention forward with load slots for query, key, value, mask and bias."""
 
@@ -236,4 +251,7 @@ class AttentionContext:
     setup: tuple[str, ...]
     query: str
     blocks: tuple[KeyBlock, ...]
+    lowest: tuple[str, ...]  # no keys before the largest of these are allowed
+    highest: tuple[str, ...]  # none behind the smallest of these
+    split: KeySplitContext | None
     epilogue: tuple[str, ...]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
+from aotpack.ir.kernels.grouped_heads import with_grouped_heads
 from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, unflattened
 from aotpack.ir.kernels.tiles import (
     AttentionTile,
@@ -14,14 +15,18 @@ from aotpack.ir.kernels.tiles import (
     Tile2D,
 )
 from aotpack.ir.kernels.traffic import work_of
-from aotpack.ir.operations import Attention, Matmul
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.language import Divisibility, RenderedKernel
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
-from aotpack.render.triton.attention import attention_context, attention_frame
+from aotpack.render.triton.attention import (
+    attention_context,
+    attention_frame,
+    attention_programs,
+)
 from aotpack.render.triton.contexts import AttentionContext, LoopContext, MatmulContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
@@ -44,9 +49,10 @@ def triton_kernel(
             context = matmul_context(schedule, kernel, tile, builder)
             template, programs = "kernel_matmul.py.jinja", _matmul_programs(kernel, tile)
         case AttentionTile():
-            builder = _builder(schedule, kernel, attention_frame(kernel, tile))
-            context = attention_context(schedule, kernel, tile, builder)
-            template, programs = "kernel_attention.py.jinja", _attention_programs(kernel, tile)
+            rows, attention = with_grouped_heads(kernel, tile.heads)
+            builder = _builder(schedule, rows, attention_frame(attention, tile))
+            context = attention_context(rows, attention, tile, builder)
+            template, programs = "kernel_attention.py.jinja", attention_programs(attention, tile)
         case _:
             shaped = _shaped(kernel, tile)
             made = loop_kernel(schedule, shaped, tile)
@@ -79,14 +85,6 @@ def _matmul_programs(kernel: Kernel, tile: MatmulTile) -> Int:
     tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
     tiles = tiles * points(template_op.batch) * tile.splits
     return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
-
-
-def _attention_programs(kernel: Kernel, tile: AttentionTile) -> Int:
-    template_op = kernel.template_op
-    assert isinstance(template_op, Attention)
-    return (
-        ceil_div(template_op.i.extent, tile.i) * template_op.batch.extent * template_op.head.extent
-    )
 
 
 def _loop_programs(kernel: Kernel, tile: LoopTile) -> Int:

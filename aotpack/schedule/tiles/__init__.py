@@ -2,5 +2,5 @@
 
 In reading order: ``choose`` (the pass), ``row_tiles``, ``unrolled_rows``, ``tile_2d``,
 ``row_pipeline``, ``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``,
-``attention``, ``divisibility``, ``candidates`` (for tuning), ``host`` (CPUs).
+``attention``, ``few_queries``, ``divisibility``, ``candidates`` (for tuning), ``host`` (CPUs).
 """

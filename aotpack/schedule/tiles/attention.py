@@ -1,5 +1,6 @@
 """Attention tiles by architecture, head dimension and number of queries (measured on an H200)."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aotpack.devices import GPUS, HOPPER, LATER, Gpu, rounded_down
@@ -7,6 +8,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH, AttentionTile, Variant
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import bounds, typical
+from aotpack.schedule.tiles.few_queries import few_queries, other_tiles
 
 NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
@@ -25,10 +27,20 @@ def attention_variants(
     template_op: Attention, gpu: Gpu, fp32_precision: str = "ieee"
 ) -> tuple[Variant, ...]:
     """Measured tiles, made smaller if a long head exceeds an architecture's shared memory."""
-    measured = _measured(template_op, gpu)
+    measured = tuple(_all(template_op, gpu))
     if template_op.operand is DType.FLOAT32 and fp32_precision == "tf32":
         measured = tuple(map(_with_tf32, measured))
     return tuple(_with_others(one, template_op, gpu) for one in measured)
+
+
+def _all(template_op: Attention, gpu: Gpu) -> Iterator[Variant]:
+    """For each range of architectures the variants for few queries, then those for more."""
+    measured = _measured(template_op, gpu)
+    for arches in dict.fromkeys((one.arch_low, one.arch_high) for one in measured):
+        few = few_queries(template_op, arches, gpu)
+        yield from few
+        if not few or few[-1].at_most is not None:
+            yield from (one for one in measured if (one.arch_low, one.arch_high) == arches)
 
 
 def _with_tf32(variant: Variant) -> Variant:
@@ -42,8 +54,11 @@ def _with_others(variant: Variant, template_op: Attention, gpu: Gpu) -> Variant:
     assert isinstance(tile, AttentionTile)
     devices = GPUS | {gpu.arch: gpu}
     available = min(one.shared for arch, one in devices.items() if variant.takes(arch))
-    others = OTHERS_SINGLE if template_op.operand is DType.FLOAT32 else OTHERS_HALF
-    tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
+    if tile.is_for_few:
+        tiles = [tile, *other_tiles(tile)]
+    else:
+        others = OTHERS_SINGLE if template_op.operand is DType.FLOAT32 else OTHERS_HALF
+        tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
     first, *rest = dict.fromkeys(_fitted(one, available, template_op) for one in tiles)
     return replace(variant, tile=first, others=tuple(rest))
 
@@ -53,13 +68,13 @@ def _fitted(tile: AttentionTile, available: int, template_op: Attention) -> Atte
     while _shared_bytes(tile, template_op) > available:
         if tile.num_stages > 2:
             tile = replace(tile, num_stages=tile.num_stages - 1)
-        elif tile.i > 2 * SMALLEST_SIDE:
+        elif tile.i > 2 * SMALLEST_SIDE and not tile.is_for_few:
             tile = replace(tile, i=tile.i // 2, num_warps=4)
         elif tile.j > SMALLEST_SIDE:
             tile = replace(tile, j=tile.j // 2)
         elif tile.num_stages > 1:
             tile = replace(tile, num_stages=1)
-        elif tile.i > SMALLEST_SIDE:
+        elif tile.i > SMALLEST_SIDE and not tile.is_for_few:
             tile = replace(tile, i=tile.i // 2)
         else:
             break

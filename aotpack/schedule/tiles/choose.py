@@ -22,6 +22,7 @@ from aotpack.schedule.program.split_reduction import columns_together
 from aotpack.schedule.tiles.attention import attention_variants
 from aotpack.schedule.tiles.candidates import with_others
 from aotpack.schedule.tiles.divisibility import with_divisibility
+from aotpack.schedule.tiles.few_queries import with_fixed_splits
 from aotpack.schedule.tiles.host import host_variants, is_across
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
@@ -80,9 +81,21 @@ def choose_tiles(
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     """Keep only the variant for all sizes of each architecture: each row is summed in one order."""
     return tuple(
-        replace(kernel, variants=tuple(v for v in kernel.variants if v.takes_everything))
+        replace(
+            kernel,
+            variants=tuple(_in_one_order(v, kernel) for v in kernel.variants if v.takes_everything),
+        )
         for kernel in kernels
     )
+
+
+def _in_one_order(variant: Variant, kernel: Kernel) -> Variant:
+    """The variant without tiles whose keys are split by the number of rows."""
+    attention = kernel.template_op
+    if not isinstance(attention, Attention):
+        return variant
+    first, *others = (with_fixed_splits(tile, attention) for tile in variant.tiles)
+    return replace(variant, tile=first, others=tuple(others))
 
 
 def _is_either(kernel: Kernel) -> bool:
