@@ -6,7 +6,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def attention(q_ptr, k_ptr, v_ptr, out_ptr):
+def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scaled_dot_product_attention_arrived_ptr, out_ptr):
     gdc_wait()
     splits = 16
     split = tl.program_id(0) % splits
