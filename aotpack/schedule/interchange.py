@@ -26,6 +26,7 @@ from aotpack.schedule.layout import (
     contiguous_by_contract,
     is_free_to_permute,
     is_window,
+    slid_dims,
     typical_bytes,
 )
 
@@ -78,9 +79,9 @@ def interchange_loops(
     return kernels, strides
 
 
-def _read_by_windows(kernels: Iterable[Kernel]) -> set[str]:
-    """The buffers that products read with several digits of a sum."""
-    return {
+def _read_by_windows(kernels: tuple[Kernel, ...]) -> set[str]:
+    """The buffers that products read with several digits of a sum, and those of other windows."""
+    return set(slid_dims(kernels, is_host=False)) | {
         access.buffer
         for kernel in kernels
         for access in accesses(kernel)

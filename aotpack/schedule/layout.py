@@ -7,7 +7,7 @@ its readers see transposed (attention output read as [b, s, h*d]) is written tha
 transpose is ever run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 from types import MappingProxyType
@@ -54,7 +54,7 @@ def choose_strides(
 
     Of equal orders it keeps the expected one.
     """
-    slid = _slid_dims(kernels) if is_host else {}
+    slid = slid_dims(kernels, is_host=is_host)
     fixed = contiguous_by_contract(program)
     uses: dict[str, list[Use]] = {}
     whole = concats_by_part(program)
@@ -98,19 +98,18 @@ def is_free_to_permute(buffer: Buffer) -> bool:
     return 2 < len(buffer.shape) <= MAX_RANK
 
 
-def _slid_dims(kernels: tuple[Kernel, ...]) -> dict[str, frozenset[int]]:
+def slid_dims(kernels: Iterable[Kernel], *, is_host: bool) -> dict[str, frozenset[int]]:
     """The dimensions of buffers along which windows of reductions slide, as those of pooling.
 
     Those of a factor that is the same for each window, as a weight, are the ones along a window.
-    Processors compute windows side by side in the lanes of a vector: quickest along another
-    dimension, where each lane has the same window.
+    Windows are computed side by side in the lanes of a vector or warp: quickest along another
+    dimension, where each lane has the same window. Processors also read products so.
     """
     found: dict[str, frozenset[int]] = {}
     for kernel in kernels:
-        if isinstance(kernel.template_op, Matmul):
+        if isinstance(kernel.template_op, Matmul) and is_host:
             for name, dims in _across_products(kernel.template_op):
                 found[name] = found.get(name, frozenset()) | dims
-            continue
         if kernel.template_op is not None or len(kernel.axes) != 2:
             continue
         uses = list(accesses(kernel))
@@ -158,7 +157,7 @@ def _cheapest(
         orders.sort(key=lambda dims: in_order(buffer.shape, dims) != expected)
     best = in_order(buffer.shape, orders[0])
     best_cost = _cost(buffer.name, best, uses)
-    if best_cost[:3] == (0, 0, 0):
+    if not any((*best_cost[:3], best_cost[-1])):
         return best
     for dims in orders:  # of equal costs, an order that keeps the rows wins
         strides = in_order(buffer.shape, dims)
@@ -168,14 +167,19 @@ def _cheapest(
     return best
 
 
-def _cost(name: str, strides: tuple[Int, ...], uses: list[Use]) -> tuple[int, int, int, int]:
-    """(scattered windows, accesses without a unit-stride axis, divisions, terms): few are good."""
+def _cost(name: str, strides: tuple[Int, ...], uses: list[Use]) -> tuple[int, ...]:
+    """Few are good: scattered windows, accesses without a unit-stride axis, divisions, terms.
+
+    Last come the factors of products that do not lie along the sum.
+    """
     offsets = [access.offset({name: strides}) for access, _ in uses]
     windows = sum(_is_scattered_window(use.access, o) for use, o in zip(uses, offsets, strict=True))
     scattered = sum(
         not _has_unit_step(o, use.fixed_axes) for use, o in zip(uses, offsets, strict=True)
     )
-    return windows, scattered, sum(map(digit_count, offsets)), sum(len(o.terms) for o in offsets)
+    across = sum(_is_across(use.access, o) for use, o in zip(uses, offsets, strict=True))
+    terms = sum(len(offset.terms) for offset in offsets)
+    return windows, scattered, sum(map(digit_count, offsets)), terms, across
 
 
 def is_window(access: Access) -> bool:
@@ -195,6 +199,14 @@ def _is_scattered_window(access: Access, offset: Int) -> bool:
         and is_window(access)
         and local_slope(offset, operation.k) != 1
     )
+
+
+def _is_across(access: Access, offset: Int) -> bool:
+    """True for a factor of a product that does not lie along the sum."""
+    operation = access.member.operation
+    if not isinstance(operation, Matmul) or access.is_store:
+        return False
+    return local_slope(offset, operation.k) != 1
 
 
 def _has_unit_step(offset: Int, fixed_axes: frozenset[Axis]) -> bool:

@@ -31,7 +31,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.facts import bounds, known_equal, typical
+from aotpack.ir.symbolic.facts import bounds, known_equal, known_one, typical
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div, content
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Const, Guarded, Load, Value, walk
@@ -105,6 +105,11 @@ class Limits:
         Of 32768 elements two to eight sums are quicker whole, of 65536 in parts (H200, 2026-11-22).
         """
         return rounded_down(self.gpu.read_rate * self.gpu.launch / 2)
+
+    @property
+    def longest_column(self) -> int:
+        """Rows that a program keeps in registers for at least 16 columns."""
+        return self.gpu.longest_row // 16
 
     @property
     def shortest_row_part(self) -> int:
@@ -217,7 +222,8 @@ def _scattered_parts(
     length = typical(scattered.length)
     lanes = typical(scattered.lane.extent)
     results = typical(points(operation.axes)) * lanes
-    if length * results < limits.worth_a_launch and length * lanes <= limits.longest_unsplit:
+    is_small = length * results < limits.worth_a_launch and length * lanes <= limits.longest_unsplit
+    if is_small or length < limits.shortest_column_part:
         return None
     wanted = _column_parts(operation, program, results, length, limits)
     count = _divisor_near(length, wanted) if scattered.length.constant is not None else 1
@@ -238,7 +244,8 @@ def _wanted(
 ) -> int:
     """The number of parts that keeps the GPU busy with this many elements; 1 or less for none."""
     results = typical(points(operation.axes))
-    if length * results < limits.worth_a_launch and length <= limits.longest_unsplit:
+    longest = limits.longest_column if down else limits.longest_unsplit
+    if length * results < limits.worth_a_launch and length <= longest:
         return 0
     if down:
         return _column_parts(operation, program, results, length, limits)
@@ -291,7 +298,8 @@ def reduces_columns(operation: Reduction, program: Program, expected: Strides = 
 
     A load that uses no inner axis, such as an earlier reduction's result, does not count.
     """
-    if not operation.axes or not operation.inner:
+    across = [axis for axis in operation.axes if not known_one(axis.extent)]
+    if not across or not operation.inner:
         return False
     down = along = 0
     inner = set(operation.inner)
@@ -300,7 +308,7 @@ def reduces_columns(operation: Reduction, program: Program, expected: Strides = 
         if inner.isdisjoint(offset.leaves()):
             continue
         along += local_slope(offset, operation.inner[-1]) == 1
-        down += local_slope(offset, operation.axes[-1]) == 1
+        down += local_slope(offset, across[-1]) == 1
     return down > along
 
 

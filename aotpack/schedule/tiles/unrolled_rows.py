@@ -1,7 +1,13 @@
-"""Tiles for windows: rows of a few elements that share them with neighbouring rows."""
+"""Tiles for windows: rows of a few elements, which they may share with neighbouring rows."""
 
 from aotpack.devices import Gpu
-from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
+from aotpack.ir.kernels.access import (
+    VECTOR_BYTES,
+    Strides,
+    accesses,
+    has_digits,
+    local_slope,
+)
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction
@@ -10,6 +16,7 @@ from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import product
 
 LONGEST = 64  # elements of a row: lines of a kernel
+LONGEST_APART = 16  # of windows that share no elements
 KINDS = ("sum", "prod", "max", "min", "any", "all")  # whose states are single elements
 WARPS = 4
 
@@ -30,8 +37,10 @@ def unrolled_rows(
     if any(local_slope(access.offset(strides), x) != 1 for access in along):
         return None
     sizes = (typical(product(program.buffers[access.buffer].shape)) for access in along)
-    if not any(size < typical(x.extent * r.extent) for size in sizes):
-        return None  # rows share no elements
+    is_shared = any(size < typical(x.extent * r.extent) for size in sizes)
+    is_window = any(has_digits((access.offset(strides),), r) for access in along)
+    if not is_shared and not (is_window and length <= LONGEST_APART):
+        return None
     width = max(program.buffers[access.buffer].dtype.itemsize for access in along)
     rows = WARP * WARPS * max(1, VECTOR_BYTES // width)
     while rows > WARP * WARPS and typical(x.extent) < 2 * gpu.multiprocessors * rows:

@@ -78,6 +78,12 @@ def test_the_position_of_an_extreme_needs_the_order_of_rows() -> None:
     assert 10 not in [int(axis.extent) for axis in first.axes]
 
 
+def test_pools_are_reduced_in_one_step() -> None:
+    module = nn.MaxPool2d(2)
+    schedule = scheduled(module, torch.randn(8, 64, 224, 224), targets=(GPU,)).on(90)
+    assert [len(one.axes) for one in schedule.kernels] == [2]
+
+
 class Normed(nn.Module):
     """A group norm, or a norm of channels, between two convolutions."""
 
