@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants, launches
-from aotpack.ir.kernels.tiles import MAX_ARCH, ReductionTile, Tile, Variant
+from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, ReductionTile, Tile, Variant
 from aotpack.render.emit.language import Language, RenderedKernel, SharedLaunchRenderer
 from aotpack.render.foreign import foreign_choice, refuse_foreign
 from aotpack.render.forms import Form, FormSelector
@@ -68,16 +68,28 @@ def _steps(
     schedule: Schedule, targets: tuple[Target, ...], selector: FormSelector, *, is_part: bool
 ) -> tuple[Step, ...]:
     """The launches; a launch inside a branch or loop has its first form only."""
-    forms = 1 if is_part else None
-    return tuple(
-        _alternatives(schedule, together, targets, selector, forms)
-        if together[0].control is None
-        else Nested(
-            together[0],
-            tuple(_steps(part, targets, selector, is_part=True) for part in together[0].parts),
-        )
-        for together in launches(schedule.kernels)
-    )
+    forms, steps = 1 if is_part else None, list[Step]()
+    streamed = _streamed(schedule)
+    for together in launches(schedule.kernels):
+        if together[0].control is not None:
+            parts = (_steps(part, targets, selector, is_part=True) for part in together[0].parts)
+            steps.append(Nested(together[0], tuple(parts)))
+            continue
+        stored = {name for kernel in together for name in kernel.stored}
+        selector.sources.streamed_after = not streamed.isdisjoint(stored)
+        steps.append(_alternatives(schedule, together, targets, selector, forms))
+    selector.sources.streamed_after = False
+    return tuple(steps)
+
+
+def _streamed(schedule: Schedule) -> set[str]:
+    """What kernels read that begin with reads of weights."""
+    return {
+        name
+        for kernel in schedule.kernels
+        if any(isinstance(v.tile, MatmulTile) and v.tile.weights_first for v in kernel.variants)
+        for name in kernel.reads
+    }
 
 
 def _alternatives(

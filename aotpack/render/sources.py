@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -98,20 +99,25 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 class Sources:
     """The sources so far, by a digest of their text; ``spare``: an addition may be left out.
 
-    An addition is for the architectures ``within`` alone.
+    An addition is for the architectures ``within`` alone. One that is ``streamed_after`` has a
+    launch behind it that begins with reads of weights.
     """
 
     known: dict[str, KernelSource] = field(default_factory=dict)
     calls: dict[str, TorchCall] = field(default_factory=dict)
     spare: bool = False
+    streamed_after: bool = False
     within: Ranges = ((0, MAX_ARCH),)
 
     def add(self, kernel: RenderedKernel, variant: Variant, language: Language) -> str:
         """The full name of a kernel in a language, for the architectures of a variant."""
         arches = self._arches(variant)
         without = language.without_early_start if kernel.is_ours else None
-        early = without is not None and is_small(kernel.programs)
-        shown = kernel.text(kernel.name)
+        early = without is not None and (kernel.streams or is_small(kernel.programs))
+        text = kernel.text
+        if early and self.streamed_after and not kernel.streams:
+            text = _admitting_first(kernel, language)
+        shown = text(kernel.name)
         if without is not None and not early:
             shown = without(shown)
         shown = without_comments(shown, language.comment_mark)
@@ -122,11 +128,11 @@ class Sources:
         if key in self.known:
             return self._again(key, arches)
         name = f"{kernel.name}_{key}"
-        text = kernel.text(name)
-        late = without(text) if without is not None else text
+        whole = text(name)
+        late = without(whole) if without is not None else whole
         self.known[key] = KernelSource(
             name=name,
-            text=text if early else late,
+            text=whole if early else late,
             args=kernel.parameters,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
@@ -158,6 +164,12 @@ class Sources:
             is_spare=found.is_spare and self.spare,
         )
         return found.name
+
+
+def _admitting_first(kernel: RenderedKernel, language: Language) -> Callable[[str], str]:
+    """The text of a kernel that lets the next launch request its weights at once."""
+    change = language.admitting_first
+    return kernel.text if change is None else lambda name: change(kernel.text(name))
 
 
 def check_written(

@@ -75,6 +75,11 @@ class MatmulTile:
     shared memory. With ``most_programs`` the kernel is persistent: at most that many programs go
     through all tiles. With ``splits`` that many programs share the sum of a tile; the last of them
     to end adds the parts (split-K).
+
+    With ``at_once`` steps, whose elements of the right factor are in registers together, sums are
+    of products of single elements: the form for few rows. With ``weights_first`` these elements
+    are requested before the wait for the launch before. With ``swapped`` factors the right one
+    gives the rows of a matrix unit: these are many, and the left one may have few.
     """
 
     m: int
@@ -86,6 +91,9 @@ class MatmulTile:
     descriptors: bool = False
     most_programs: int = 0
     splits: int = 1
+    at_once: int = 0
+    weights_first: bool = False
+    swapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,14 @@ class EmitOptions:
     """What a kernel's values are written with, all the way through.
 
     ``awaited`` buffers are written by other programs of the launch. With ``unpack`` elements of 16
-    bits stay packed in registers; it gives the text that widens them at each use.
+    bits stay packed in registers; it gives the text that widens them at each use. With ``spread``
+    each thread loads what it needs along the last dimension of a tile, though others have it too.
     """
 
     awaited: Collection[str] = ()
     unpack: Callable[[str], str] | None = None
     shortcut: Shortcut | None = None
+    spread: bool = False
 
 
 PLAIN = EmitOptions()
@@ -228,7 +230,9 @@ class Emitter(Integers):
         needs = self.index_needs(offset)
         masks, gap = self._checks(load.buffer, offset, needs)
         conditions = [*masks, *self._guards]
-        if conditions:
+        if self._options.spread and self.frame.blocks[-1][0] in needs:
+            address = self._broadcast(address, needs, frozenset(dict(self.frame.blocks)))
+        elif conditions:
             address = self._broadcast(address, needs, needs | self._guard_needs)
         is_awaited = load.buffer in self._options.awaited
         keep = "past" if is_awaited else self.scope.cache.get(load.buffer, "")
@@ -236,6 +240,10 @@ class Emitter(Integers):
         if gap is None or gap is not inner:
             return raw
         return self.dialect.where(self.frame.masks[gap], raw, "0")
+
+    def as_stored(self, load: Load) -> str:
+        """The name of an element of memory in the type it has there."""
+        return self._assign(self._raw_load(load), self.region, self.arguments.dtype(load.buffer))
 
     def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
         """The address of elements whose axes have other names; offsets have no quotients."""

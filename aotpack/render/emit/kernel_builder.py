@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot, points, written_index
@@ -64,7 +65,7 @@ class KernelBuilder:
         self._exact = self._exact_operands()
         self.emitter = self.emitter_in(frame, root)
 
-    def emitter_in(self, frame: Frame, region: Region) -> Emitter:
+    def emitter_in(self, frame: Frame, region: Region, *, spread: bool = False) -> Emitter:
         """An emitter for another tile of the same kernel."""
         ports = (self.arguments, self.offset, self.row, self.resolve, self.fresh, self.dialect)
         return Emitter(
@@ -73,7 +74,7 @@ class KernelBuilder:
             *ports,
             ends_in=self._ends_in(),
             exact=self._exact,
-            options=self._options,
+            options=replace(self._options, spread=spread),
         )
 
     def _ends_in(self) -> DType | None:

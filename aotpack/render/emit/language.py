@@ -22,7 +22,8 @@ class RenderedKernel:
     """A kernel of one tile: its text, what a launch passes to it, how many programs it has.
 
     ``text`` gives the text under a name, which begins with ``name``. A ring of ``ring_bytes`` lies
-    in shared memory, besides what the language takes.
+    in shared memory, besides what the language takes. One that ``streams`` begins with reads that
+    need no earlier launch, so it starts early however many programs it has.
     """
 
     name: str
@@ -34,6 +35,7 @@ class RenderedKernel:
     programs: Int
     ring_bytes: int = 0
     is_ours: bool = True  # else the user's: its text stays as it is
+    streams: bool = False
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]
@@ -49,7 +51,8 @@ class Language:
     It has a text for each operator and reduction of the IR, and names for itself. ``render`` makes
     a kernel of one of its ``tiles``; ``horizontal`` and ``last_block`` make one of all kernels of a
     launch. ``stores`` finds the parameters that a text stores through. A text waits for the
-    launches before its own, where it gains by that, unless ``without_early_start`` changes it.
+    launches before its own, where it gains by that, unless ``without_early_start`` changes it. It
+    admits the next launch at its end, unless ``admitting_first`` changes it.
     """
 
     name: str
@@ -63,3 +66,4 @@ class Language:
     last_block: SharedLaunchRenderer | None = None
     stores: re.Pattern[str] | None = None
     without_early_start: Callable[[str], str] | None = None
+    admitting_first: Callable[[str], str] | None = None

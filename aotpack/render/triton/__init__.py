@@ -4,6 +4,6 @@ The IR as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``;
 kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
 Kernels, in reading order: ``kernels`` (the entry), ``contexts``, ``dialect`` (expressions),
 ``loops`` (pointwise and reduction kernels, scans, scatters), ``matmul`` with ``descriptors``,
-``k_steps`` and ``split_sums``, ``attention``, ``launches`` (several kernels in a launch),
-``stores``, ``early_start``.
+``k_steps`` and ``split_sums``, ``few_rows``, ``attention``, ``launches`` (several kernels in a
+launch), ``stores``, ``early_start``.
 """

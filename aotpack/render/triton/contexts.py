@@ -198,6 +198,27 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class FewRowsContext:
+    """A product of few rows: ``lines`` make the sums ``acc`` of a tile, one for each lane of k."""
+
+    name: str
+    comments: tuple[str, ...]
+    functions: tuple[str, ...]
+    parameters: tuple[str, ...]
+    index_type: str
+    m_extent: str
+    n_extent: str
+    m_block: int
+    n_block: int
+    k_block: int
+    m_masked: bool
+    n_masked: bool
+    accumulator: str
+    lines: tuple[str, ...]
+    epilogue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KeyBlock:
     """The lines of one step over keys, and the names or texts of what they load."""
 

@@ -27,8 +27,14 @@ from aotpack.render.triton.attention import (
     attention_frame,
     attention_programs,
 )
-from aotpack.render.triton.contexts import AttentionContext, LoopContext, MatmulContext
+from aotpack.render.triton.contexts import (
+    AttentionContext,
+    FewRowsContext,
+    LoopContext,
+    MatmulContext,
+)
 from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
 from aotpack.render.triton.matmul import matmul_context, output_frame
 
@@ -40,10 +46,14 @@ def triton_kernel(
 ) -> RenderedKernel:
     """A kernel with a tile."""
     assert not isinstance(tile, HostTile)
-    context: LoopContext | MatmulContext | AttentionContext
+    context: LoopContext | MatmulContext | FewRowsContext | AttentionContext
     builder: KernelBuilder
     ring_bytes = 0
     match tile:
+        case MatmulTile() if tile.at_once:
+            builder = _builder(schedule, kernel, output_frame(kernel, tile))
+            context = few_rows_context(schedule, kernel, tile, builder)
+            template, programs = "kernel_few_rows.py.jinja", _matmul_programs(kernel, tile)
         case MatmulTile():
             builder = _builder(schedule, kernel, output_frame(kernel, tile))
             context = matmul_context(schedule, kernel, tile, builder)
@@ -67,6 +77,7 @@ def triton_kernel(
         work_of(kernel, schedule.program),
         programs,
         ring_bytes,
+        streams=isinstance(tile, MatmulTile) and tile.weights_first,
     )
 
 

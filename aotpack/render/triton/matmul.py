@@ -1,5 +1,7 @@
 """Matrix products: operand tiles by load slots, pointwise members in the epilogue."""
 
+from dataclasses import replace
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, Schedule
@@ -24,17 +26,26 @@ ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
 
 def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
     """The m x n tile of the result."""
+    template_op, tile = _oriented(kernel, tile)
+    return _frame(template_op, tile, {template_op.m: "m", template_op.n: "n"})
+
+
+def _oriented(kernel: Kernel, tile: MatmulTile) -> tuple[Matmul, MatmulTile]:
+    """The product whose rows are those of the matrix unit, and its tile."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    return _frame(template_op, tile, {template_op.m: "m", template_op.n: "n"})
+    if not tile.swapped:
+        return template_op, tile
+    m, n, lhs, rhs = template_op.n, template_op.m, template_op.rhs, template_op.lhs
+    swapped = replace(template_op, m=m, n=n, lhs=lhs, rhs=rhs)
+    return swapped, replace(tile, m=tile.n, n=tile.m)
 
 
 def matmul_context(
     schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
 ) -> MatmulContext:
     """The context of the matmul template, without the name."""
-    template_op = kernel.template_op
-    assert isinstance(template_op, Matmul)
+    template_op, tile = _oriented(kernel, tile)
     steps = steps_of(template_op, tile)
     lhs, rhs = (_factor(builder, name, template_op, tile, steps) for name in ("lhs", "rhs"))
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None

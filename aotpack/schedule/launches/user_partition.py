@@ -46,8 +46,11 @@ def partitioned(partition: Partition, kernels: tuple[Kernel, ...], program: Prog
 
 
 def can_share(kernel: Kernel, program: Program) -> bool:
-    """True for a loop kernel with a tile for all sizes that covers its rows, and some points."""
-    if kernel.scatter is not None or kernel.is_opaque:
+    """True for a loop kernel with a tile for all sizes that covers its rows, and some points.
+
+    So is a scatter that only stores: the others need functions of their types.
+    """
+    if kernel.is_opaque or (kernel.scatter is not None and kernel.scatter.kind != "set"):
         return False
     if any(program.buffers[name].unfusable for name in kernel.stored):
         return False

@@ -56,7 +56,7 @@ class Readers:
         self.program = program
         self.stored = {*program.results, *(n for o in program.operations for n in read_whole(o))}
         templates = (o for o in program.operations if isinstance(o, (Matmul, Attention)))
-        self.made_by_templates = {template.target for template in templates}
+        self.made_by_templates = {o.target: points(o.axes) for o in templates}
         self._of = operation_uses(program.operations).readers
         self._loads: dict[str, dict[str, list[Load]]] = {}
         self._operators: dict[str, int] = {}
@@ -156,17 +156,17 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
 
 
 def _is_epilogue(operation: Pointwise, reads: Sequence[Load], readers: Readers) -> bool:
-    """True when the operation finishes a template's result: free, if that kernel stores it.
+    """True when the operation finishes a template's whole result: free, if that kernel stores it.
 
     If its one reader is pointwise and of the same size, the epilogue ends there instead.
     """
-    if not any(load.buffer in readers.made_by_templates for load in reads):
+    mine, made = points(operation.axes), readers.made_by_templates
+    if not any(one.buffer in made and known_equal(made[one.buffer], mine) for one in reads):
         return False
     first, *others = readers.of(operation) or (None,)
     if others or not isinstance(first, Pointwise):
         return True
-    mine, theirs = (points(o.axes) for o in (operation, first))
-    return not known_equal(mine, theirs)
+    return not known_equal(mine, points(first.axes))
 
 
 def _repeats(producer: Pointwise, readers: Readers) -> bool:

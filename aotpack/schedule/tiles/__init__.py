@@ -2,5 +2,6 @@
 
 In reading order: ``choose`` (the pass), ``row_tiles``, ``unrolled_rows``, ``tile_2d``,
 ``row_pipeline``, ``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``,
-``attention``, ``few_queries``, ``divisibility``, ``candidates`` (for tuning), ``host`` (CPUs).
+``few_rows``, ``attention``, ``few_queries``, ``divisibility``, ``candidates`` (for tuning),
+``host`` (CPUs).
 """

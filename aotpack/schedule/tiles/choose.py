@@ -23,6 +23,7 @@ from aotpack.schedule.tiles.attention import attention_variants
 from aotpack.schedule.tiles.candidates import with_others
 from aotpack.schedule.tiles.divisibility import with_divisibility
 from aotpack.schedule.tiles.few_queries import with_fixed_splits
+from aotpack.schedule.tiles.few_rows import few_rows_variants
 from aotpack.schedule.tiles.host import host_variants, is_across
 from aotpack.schedule.tiles.matmul import matmul_variants
 from aotpack.schedule.tiles.padding import line_tile
@@ -49,8 +50,16 @@ def choose_tiles(
     strides: Strides,
     gpu: Gpu,
     fp32_precision: str = "ieee",
+    state: frozenset[str] = frozenset(),
+    part: str = "",
 ) -> tuple[Kernel, ...]:
-    """Choose the block sizes, or variants, of each kernel; a foreign kernel brings its own."""
+    """Choose the block sizes, or variants, of each kernel; a foreign kernel brings its own.
+
+    Other methods of the package change the weights ``state``, and what is around a ``part`` may
+    change any of them.
+    """
+    changed = state | {update.name for update in program.updates}
+    changed |= set(program.weights) if part else set()
     return tuple(
         kernel
         if kernel.is_opaque
@@ -66,7 +75,7 @@ def choose_tiles(
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_divisibility(
-                        _variants(kernel, program, strides, gpu, fp32_precision),
+                        _variants(kernel, program, strides, gpu, fp32_precision, changed),
                         kernel,
                         program,
                         strides,
@@ -106,11 +115,19 @@ def _is_either(kernel: Kernel) -> bool:
 
 
 def _variants(
-    kernel: Kernel, program: Program, strides: Strides, gpu: Gpu, fp32_precision: str
+    kernel: Kernel,
+    program: Program,
+    strides: Strides,
+    gpu: Gpu,
+    fp32_precision: str,
+    changed: frozenset[str],
 ) -> tuple[Variant, ...]:
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        return matmul_variants(template_op, program, strides, gpu, fp32_precision)
+        few = few_rows_variants(template_op, program, strides, changed)
+        full = [v for v in few if v.at_most is None]
+        many = matmul_variants(template_op, program, strides, gpu, fp32_precision)
+        return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))
     if isinstance(template_op, Attention):
         return attention_variants(template_op, gpu, fp32_precision)
     if kernel.scatter is not None:

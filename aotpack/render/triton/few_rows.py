@@ -1,0 +1,171 @@
+"""Products of few rows: each weight is read once, and multiplied without a matrix unit.
+
+    acc[m, n, lane] += x[m, k] * w[n, k]    for k = step * lanes + lane;    y[m, n] = sum of lanes
+
+A warp reads neighbours along k, 16 bytes a thread. The weights of several steps are requested at
+once, as they lie in memory, and widened where they are used. Where no launch writes them, those
+of the first steps are requested before the program waits for the launch before, so that the memory
+is busy while that one ends.
+"""
+
+from math import ceil
+from typing import NamedTuple
+
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import axes_in, points
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.tiles import MatmulTile
+from aotpack.ir.operations import Matmul
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.facts import known_multiple
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Load, Value, walk
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.epilogue import render_epilogue
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.regions import Region
+from aotpack.render.triton.contexts import FewRowsContext
+from aotpack.render.triton.types import TRITON_TYPES
+
+WAIT = "gdc_wait()"
+
+
+class Step(NamedTuple):
+    """A step of k: its axis, in place of k, and the names of the weights it multiplies."""
+
+    k: Axis
+    weights: tuple[str, ...]
+
+
+def few_rows_context(
+    schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
+) -> FewRowsContext:
+    """The context of the template for few rows, without the name."""
+    template_op = kernel.template_op
+    assert isinstance(template_op, Matmul)
+    lines = tuple(_Steps(builder, template_op, tile).lines())
+    builder.results[template_op.target] = "acc"
+    epilogue = render_epilogue(kernel, builder, template_op.axes)
+    builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
+    masks = builder.emitter.frame.masks
+    return FewRowsContext(
+        name=kernel.name,
+        comments=builder.comments,
+        functions=tuple(builder.functions.values()),
+        parameters=tuple(arg.name for arg in builder.arguments.parameters()),
+        index_type=builder.index_type,
+        m_extent=str(template_op.m.extent),
+        n_extent=str(template_op.n.extent),
+        m_block=tile.m,
+        n_block=tile.n,
+        k_block=tile.k,
+        m_masked=template_op.m in masks,
+        n_masked=template_op.n in masks,
+        accumulator=TRITON_TYPES[template_op.operand.accumulator],
+        lines=lines,
+        epilogue=epilogue,
+    )
+
+
+class _Steps:
+    """Writes the steps: all in a line, or a first group of them and a loop over the others."""
+
+    def __init__(self, builder: KernelBuilder, template_op: Matmul, tile: MatmulTile) -> None:
+        self._builder, self._op, self._tile = builder, template_op, tile
+        steps = ceil(int(template_op.k.extent) / tile.k)
+        self._group = min(tile.at_once, steps)
+        self._groups = ceil(steps / self._group)
+        self._leaves = {
+            value: f"right factor {number}"
+            for number, value in enumerate(walk((template_op.rhs,)))
+            if isinstance(value, Load) and template_op.k in axes_in(value.index)
+        }
+        self._right = Rewriter({}, self._held)(template_op.rhs)
+
+    def lines(self) -> list[str]:
+        """Loads and sums of the whole product."""
+        length = self._group * self._tile.k
+        end = self._groups * length
+        body = Region(frozenset((self._op.m, self._op.n)))
+        if not self._tile.weights_first:
+            body.append(WAIT)
+        first = self._loaded(body, "first", "0")
+        if self._tile.weights_first:
+            body.append(WAIT)
+        if self._groups == 1:
+            self._add(body, first)
+            return list(body.lines())
+        loop = body.open(f"for k_start in range({length}, {end}, {length}):", frozenset())
+        after = self._loaded(loop, "after", "k_start")
+        self._add(loop, self._moved(loop, first, "now", f"k_start - {length}"))
+        for one, other in zip(first, after, strict=True):
+            for name, its in zip(one.weights, other.weights, strict=True):
+                loop.append(f"{name} = {its}")
+        body.close()
+        self._add(body, self._moved(body, first, "last", str(end - length)))
+        return list(body.lines())
+
+    def _loaded(self, region: Region, prefix: str, start: str) -> list[Step]:
+        """Request the weights of a group that begins at ``start``."""
+        steps = self._moved(region, [Step(self._op.k, ())] * self._group, prefix, start)
+        return [step._replace(weights=self._requested(region, step.k)) for step in steps]
+
+    def _requested(self, region: Region, k: Axis) -> tuple[str, ...]:
+        emitter = self._builder.emitter_in(self._frame(k), region)
+        moved = Rewriter({self._op.k: Int.of(k)})
+        loads = (moved(leaf) for leaf in self._leaves)
+        return tuple(emitter.as_stored(load) for load in loads if isinstance(load, Load))
+
+    def _moved(self, region: Region, steps: list[Step], prefix: str, start: str) -> list[Step]:
+        """The steps at other places of k; writes the names of these places."""
+        extent, moved = self._op.k.extent, []
+        for number, step in enumerate(steps):
+            k = Axis(f"{prefix}{number}", extent)
+            region.append(f"{k.name} = {start} + {number * self._tile.k} + lane")
+            if not known_multiple(extent, self._group * self._tile.k):
+                region.append(f"{k.name}_mask = {k.name} < {extent}")
+            moved.append(step._replace(k=k))
+        return moved
+
+    def _frame(self, k: Axis) -> Frame:
+        """The lanes of a step, for each row and column of the tile."""
+        op, tile = self._op, self._tile
+        names = {op.m: "row", op.n: "column", k: k.name}
+        masked = set(self._builder.emitter.frame.masks)
+        if not known_multiple(op.k.extent, self._group * tile.k):
+            masked.add(k)
+        masks = {axis: f"{name}_mask" for axis, name in names.items() if axis in masked}
+        return Frame(names, masks, ((op.m, tile.m), (op.n, tile.n), (k, tile.k)))
+
+    def _held(self, load: Load) -> Load | None:
+        """A load of the right factor as one of what was requested."""
+        name = self._leaves.get(load)
+        return None if name is None else Load(name, load.index, load.dtype)
+
+    def _add(self, region: Region, steps: list[Step]) -> None:
+        """Add the products of a group to the sums."""
+        for step in steps:
+            moved = Rewriter({self._op.k: Int.of(step.k)})
+            emitter = self._builder.emitter_in(self._frame(step.k), region, spread=True)
+            left = self._factor(emitter, moved(self._op.lhs))
+            for (leaf, held), name in zip(self._leaves.items(), step.weights, strict=True):
+                stored = self._builder.arguments.dtype(leaf.buffer)
+                is_wide = stored is leaf.dtype
+                wide = name if is_wide else self._builder.dialect.cast(name, stored, leaf.dtype)
+                self._builder.results[held] = wide
+            right = self._factor(emitter, moved(self._right))
+            region.append(f"acc += {left} * {right}")
+
+    def _factor(self, emitter: Emitter, value: Value) -> str:
+        """A factor, rounded as the product says, in the type of the sums."""
+        text, operand, dtype = emitter.value(value), self._op.operand, value.dtype
+        if operand is dtype or (isinstance(value, Load) and self._stored(value) is operand):
+            return text
+        cast = self._builder.dialect.cast
+        return cast(cast(f"({text})", dtype, operand), operand, operand.accumulator)
+
+    def _stored(self, load: Load) -> DType:
+        """The type of a load's buffer."""
+        held = next((leaf for leaf, name in self._leaves.items() if name == load.buffer), load)
+        return self._builder.arguments.dtype(held.buffer)

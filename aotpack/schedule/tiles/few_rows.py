@@ -1,0 +1,153 @@
+"""Tiles of products with few rows, which the memory of their weights bounds.
+
+One or two rows take no matrix unit: weights stream through registers, 16 bytes a thread. More rows
+are the columns of a matrix unit, and weights its rows: so few of its lanes are idle.
+
+Measured on an H200 in bfloat16 beside cuBLAS, weights beyond L2, each launch admitted as the one
+before it starts (us, 2026-11-23; a copy takes 8.1 us for 32 MiB):
+
+| n x k | 1 row | cuBLAS | 2 rows | cuBLAS | 16 rows | cuBLAS |
+|---|---|---|---|---|---|---|
+| 2048 x 2048 | 3.1 | 6.2 | 4.0 | 5.8 | 4.8 | 6.1 |
+| 16384 x 2048 | 16.5 | 18.2 | 16.9 | 17.9 | 17.5 | 18.7 |
+| 14336 x 4096 | 27.4 | 30.4 | 28.0 | 30.5 | 31.4 | 30.7 |
+| 2048 x 8192 | 9.0 | 13.5 | 10.6 | 13.5 | 10.8 | 13.1 |
+| 4096 x 14336 | 28.3 | 31.2 | | | | |
+
+Without a matrix unit 4 rows of 16384 x 2048 took 20.2 us, and 8 rows 39.3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from aotpack.devices import BLACKWELL, H200, HOPPER
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, axes_in, dot, local_slope
+from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
+from aotpack.ir.operations import Matmul
+from aotpack.ir.program import Program
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import Indirect
+from aotpack.ir.values import Apply, Const, Load, walk
+
+MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
+"""For which multiplying takes less time than loading, by the type of factors."""
+MOST_COLUMNS = 16  # of a matrix unit, that rows are
+SHORTEST_SUM = 128
+LEAST_WEIGHTS = 2**21  # elements, from which on memory bounds a product with a matrix unit
+SUMS = 64  # registers of a thread
+VECTORS = 16  # of weights in a thread's registers, for several groups of steps
+ALL_VECTORS = 28  # the same, if all steps of one row are one group
+WARPS = 4
+SPLITS = (8, 6, 4, 3, 2)
+
+
+def few_rows_variants(
+    template_op: Matmul, program: Program, strides: Strides, changed: frozenset[str]
+) -> tuple[Variant, ...]:
+    """Variants up to a number of rows; the last takes all sizes if there are never more.
+
+    No launch writes the weights that are not ``changed``.
+    """
+    if not _streams(template_op, strides):
+        return ()
+    constant = set(program.weights) - changed
+    first = all(one.buffer in constant for one in _loads(template_op))
+    limit = MOST_ROWS.get(template_op.operand, 0)
+    low, high = bounds(template_op.m.extent)
+    found, rows = list[Variant](), 1
+    while rows <= limit and rows < 2 * high:
+        if rows >= low:
+            best, *others = _tiles(template_op, rows, first=first)
+            at_most = None if high <= rows else rows
+            found.append(
+                Variant(best, 1, MAX_ARCH, template_op.m.extent, at_most, others=tuple(others))
+            )
+        rows *= 2
+    if high > limit and low <= MOST_COLUMNS:
+        found += _swapped(template_op, int(min(high, MOST_COLUMNS + 1)))
+    return tuple(found)
+
+
+def _loads(template_op: Matmul) -> list[Load]:
+    """The loads of the right factor."""
+    return [value for value in walk((template_op.rhs,)) if isinstance(value, Load)]
+
+
+def _streams(template_op: Matmul, strides: Strides) -> bool:
+    """True if the right factor is arithmetic on elements that are neighbours along k."""
+    k = template_op.k
+    depth = k.extent.constant
+    if template_op.batch or depth is None or depth < SHORTEST_SUM:
+        return False
+    if not all(isinstance(v, (Load, Apply, Const)) for v in walk((template_op.rhs,))):
+        return False
+    loads = _loads(template_op)
+    if any(isinstance(leaf, Indirect) for v in loads for part in v.index for leaf in part.leaves()):
+        return False
+    along = [load for load in loads if k in axes_in(load.index)]
+    slopes = {local_slope(dot(load.index, strides[load.buffer]), k) for load in along}
+    return slopes == {1}
+
+
+def _tiles(template_op: Matmul, rows: int, *, first: bool) -> Iterator[MatmulTile]:
+    """The best guess, then others that tuning times; each once."""
+    size = template_op.operand.itemsize
+    depth, width = int(template_op.k.extent), VECTOR_BYTES // size
+    if rows > 1 or 4096 < depth * size <= 8192:
+        shapes = ((4, 4), (2, 4), (4, 1))
+    elif 8192 < depth * size <= 16384:
+        shapes = ((4, 1), (2, 4), (4, 4), (8, 1))
+    else:
+        shapes = ((2, 4), (4, 4), (4, 1), (8, 1))
+    found = dict.fromkeys(_fitted(shape, depth, WARP * width) for shape in shapes)
+    for columns, across in found:
+        length = WARP * width * across
+        in_thread = columns * length // (WARP * WARPS)
+        if rows * in_thread <= SUMS:
+            steps = ceil(depth / length)
+            vectors = steps * in_thread // width
+            most = ALL_VECTORS if rows == 1 else VECTORS
+            groups = 1 if vectors <= most else ceil(vectors / VECTORS)
+            yield MatmulTile(
+                rows,
+                columns,
+                length,
+                WARPS,
+                1,
+                at_once=ceil(steps / groups),
+                weights_first=first,
+            )
+
+
+def _fitted(shape: tuple[int, int], depth: int, length: int) -> tuple[int, int]:
+    """Columns of a tile, and warps along k, whose steps divide ``depth`` if any do."""
+    columns, across = shape
+    while across > 1 and depth % (across * length):
+        across //= 2
+    return max(columns, WARPS // across), across
+
+
+def _swapped(template_op: Matmul, most: int) -> Iterator[Variant]:
+    """A variant of Hopper's matrix units, which take 64 rows or more."""
+    n, k = template_op.n.extent.constant, int(template_op.k.extent)
+    if n is None or n * k < LEAST_WEIGHTS or template_op.operand.itemsize != 2:
+        return
+    tile = MatmulTile(MOST_COLUMNS, 64, 256, WARPS, 3, swapped=True)
+    tiles = ceil(n / tile.n)
+    if tiles > H200.multiprocessors:
+        tile = replace(tile, k=128, num_stages=4)
+    else:
+        fitting = (s for s in SPLITS if tiles * s <= H200.multiprocessors and 2 * s * tile.k <= k)
+        tile = replace(tile, splits=next(fitting, 1))
+    others = (replace(tile, num_stages=4), replace(tile, k=128, num_stages=4))
+    at_most = None if most <= MOST_COLUMNS else MOST_COLUMNS
+    yield Variant(
+        tile,
+        HOPPER,
+        BLACKWELL - 1,
+        template_op.m.extent,
+        at_most,
+        others=tuple(other for other in dict.fromkeys(others) if other != tile),
+    )

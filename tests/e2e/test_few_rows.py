@@ -1,0 +1,104 @@
+"""Products of few rows against eager and float64: types, sizes that no block divides, long sums."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+from aotpack.target import parse_targets
+
+from .oracle import agree, compile_all
+
+pytestmark = pytest.mark.usefixtures("for_this_processor")
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+
+
+@dataclass(frozen=True)
+class Case:
+    rows: int
+    columns: int
+    depth: int
+    dtype: torch.dtype = BF16
+
+
+CASES = {
+    "a row": Case(1, 24, 512),
+    "half": Case(1, 16, 256, F16),
+    "single": Case(1, 8, 384, F32),
+    "rows that fill no block": Case(3, 16, 256, F32),
+    "columns that fill no block": Case(2, 21, 256),
+    "a depth that fills no step": Case(2, 8, 200),
+    "an odd depth": Case(1, 8, 131, F32),
+    "a depth of several groups": Case(2, 8, 256 * 17),
+    "a last group with a gap": Case(1, 8, 256 * 33 + 8),
+}
+
+
+class Gated(nn.Module):
+    """A product with all that goes into its kernel: bias, activation, a residual."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        self.inner = nn.Linear(case.depth, case.columns)
+
+    def forward(self, x: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+        return rest + F.silu(self.inner(x))
+
+
+def drawn(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    made = torch.Generator().manual_seed(0)
+    sides = (case.rows, case.depth), (case.rows, case.columns)
+    x, rest = (torch.randn(*side, generator=made).to(case.dtype) for side in sides)
+    return x, rest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_are_those_of_eager(name: str) -> None:
+    case = CASES[name]
+    torch.manual_seed(0)
+    compiled = compile_all(Gated(case).to(case.dtype), drawn(case))
+    text = compiled.precompiled.rendered.as_text()
+    assert "kernel_few_rows.py.jinja" in text
+    agree(compiled, drawn(case))
+
+
+class Quantised(nn.Module):
+    """Weights of 8 bits, with a scale for each column, are widened where they are multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-127, 128, (16, 256), dtype=torch.int8))
+        self.register_buffer("scale", torch.rand(16, 1, dtype=BF16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ (self.weight.to(x.dtype) * self.scale).t()
+
+
+def test_weights_of_eight_bits_are_widened_in_registers() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 256, dtype=BF16)
+    compiled = compile_all(Quantised(), (x,))
+    assert "kernel_few_rows.py.jinja" in compiled.precompiled.rendered.as_text()
+    agree(compiled, (x,))
+
+
+def test_rows_are_columns_of_the_matrix_unit_on_hopper() -> None:
+    """Where weights are many; programs share the sums of few columns."""
+    case = Case(3, 256, 8192)
+    torch.manual_seed(0)
+    compiled = compile_all(Gated(case).to(BF16), drawn(case), targets=parse_targets("sm_90"))
+    assert "acc = tl.zeros([64, 16], tl.float32)" in compiled.precompiled.rendered.as_text()
+    agree(compiled, drawn(case), programs=False)
+
+
+def test_the_form_follows_the_number_of_rows() -> None:
+    """Each power of two has a kernel of its own; many rows take tiles."""
+    case = Case(2, 16, 256)
+    torch.manual_seed(0)
+    rows = Dim("rows", min=1, max=64)
+    compiled = compile_all(Gated(case).to(BF16), drawn(case), dynamic_shapes=({0: rows}, {0: rows}))
+    for number in (1, 2, 20):
+        agree(compiled, drawn(Case(number, 16, 256)))
