@@ -1,7 +1,8 @@
 """Tiles of products with few rows, which the memory of their weights bounds.
 
 One or two rows take no matrix unit: weights stream through registers, 16 bytes a thread. More rows
-are the columns of a matrix unit, and weights its rows: so few of its lanes are idle.
+are the columns of a matrix unit, and weights its rows: so few of its lanes are idle. So are those
+of weights that are neighbours along n.
 
 Measured on an H200 in bfloat16 beside cuBLAS, weights beyond L2, each launch admitted as the one
 before it starts (us, 2026-11-23; a copy takes 8.1 us for 32 MiB):
@@ -28,7 +29,7 @@ from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds
-from aotpack.ir.symbolic.integers import Indirect
+from aotpack.ir.symbolic.integers import Axis, Indirect
 from aotpack.ir.values import Apply, Const, Load, walk
 
 MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
@@ -50,11 +51,12 @@ def few_rows_variants(
 
     No launch writes the weights that are not ``changed``.
     """
-    if not _streams(template_op, strides):
+    if not _is_plain(template_op):
         return ()
     constant = set(program.weights) - changed
     first = all(one.buffer in constant for one in _loads(template_op))
-    limit = MOST_ROWS.get(template_op.operand, 0)
+    along_k = _steps_by_one(template_op, template_op.k, strides)
+    limit = MOST_ROWS.get(template_op.operand, 0) if along_k else 0
     low, high = bounds(template_op.m.extent)
     found, rows = list[Variant](), 1
     while rows <= limit and rows < 2 * high:
@@ -65,7 +67,8 @@ def few_rows_variants(
                 Variant(best, 1, MAX_ARCH, template_op.m.extent, at_most, others=tuple(others))
             )
         rows *= 2
-    if high > limit and low <= MOST_COLUMNS:
+    has_vectors = along_k or _steps_by_one(template_op, template_op.n, strides)
+    if high > limit and low <= MOST_COLUMNS and has_vectors:
         found += _swapped(template_op, int(min(high, MOST_COLUMNS + 1)))
     return tuple(found)
 
@@ -75,19 +78,22 @@ def _loads(template_op: Matmul) -> list[Load]:
     return [value for value in walk((template_op.rhs,)) if isinstance(value, Load)]
 
 
-def _streams(template_op: Matmul, strides: Strides) -> bool:
-    """True if the right factor is arithmetic on elements that are neighbours along k."""
-    k = template_op.k
-    depth = k.extent.constant
+def _is_plain(template_op: Matmul) -> bool:
+    """True if the right factor is arithmetic on elements at known addresses."""
+    depth = template_op.k.extent.constant
     if template_op.batch or depth is None or depth < SHORTEST_SUM:
         return False
     if not all(isinstance(v, (Load, Apply, Const)) for v in walk((template_op.rhs,))):
         return False
     loads = _loads(template_op)
-    if any(isinstance(leaf, Indirect) for v in loads for part in v.index for leaf in part.leaves()):
-        return False
-    along = [load for load in loads if k in axes_in(load.index)]
-    slopes = {local_slope(dot(load.index, strides[load.buffer]), k) for load in along}
+    leaves = (leaf for load in loads for part in load.index for leaf in part.leaves())
+    return not any(isinstance(leaf, Indirect) for leaf in leaves)
+
+
+def _steps_by_one(template_op: Matmul, axis: Axis, strides: Strides) -> bool:
+    """True if what the right factor reads along an axis are neighbours in memory."""
+    along = [load for load in _loads(template_op) if axis in axes_in(load.index)]
+    slopes = {local_slope(dot(load.index, strides[load.buffer]), axis) for load in along}
     return slopes == {1}
 
 
@@ -95,12 +101,11 @@ def _tiles(template_op: Matmul, rows: int, *, first: bool) -> Iterator[MatmulTil
     """The best guess, then others that tuning times; each once."""
     size = template_op.operand.itemsize
     depth, width = int(template_op.k.extent), VECTOR_BYTES // size
+    shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
     if rows > 1 or 4096 < depth * size <= 8192:
         shapes = ((4, 4), (2, 4), (4, 1))
     elif 8192 < depth * size <= 16384:
         shapes = ((4, 1), (2, 4), (4, 4), (8, 1))
-    else:
-        shapes = ((2, 4), (4, 4), (4, 1), (8, 1))
     found = dict.fromkeys(_fitted(shape, depth, WARP * width) for shape in shapes)
     for columns, across in found:
         length = WARP * width * across

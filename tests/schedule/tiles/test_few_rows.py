@@ -72,4 +72,6 @@ def test_weights_that_a_launch_writes_are_not_first() -> None:
 
 
 def test_weights_with_columns_side_by_side_take_a_matrix_unit() -> None:
-    assert variants(1, 4096, 4096, across=True) == () != variants(1, 4096, 4096)
+    (one,) = variants(1, 4096, 4096, across=True)
+    assert isinstance(one.tile, MatmulTile) and one.tile.swapped and one.at_most is None
+    assert variants(1, 4096, 4096, F32, across=True) == ()
