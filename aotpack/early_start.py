@@ -8,6 +8,9 @@ two instructions cost more than a launch saves: 65536 programs of a gelu took 82
 GPUs older than 9.0, and the interpreter, have neither (2026-11-22,
 docs/decisions/012-programmatic-dependent-launch.md).
 
+Products of few rows are an exception (``schedule/tiles/few_rows.py``): they admit the next launch
+first and request weights before they wait, and so do small kernels admit them first.
+
 Source: CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 """
 

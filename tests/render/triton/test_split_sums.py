@@ -32,7 +32,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "convolution": lambda: convolution(torch.bfloat16),
     "whole": lambda: linear(64, 4096, 64, torch.bfloat16),
     "edges": lambda: linear(33, 4111, 70, torch.float16),
-    "single": lambda: linear(3, 2900, 70, torch.float32),
+    "single": lambda: linear(9, 2900, 70, torch.float32),
     "batched": lambda: (Batched(), (torch.randn(3, 20, 3000), torch.randn(3, 3000, 40))),
 }
 
