@@ -58,8 +58,7 @@ def choose_tiles(
     Other methods of the package change the weights ``state``, and what is around a ``part`` may
     change any of them.
     """
-    changed = state | {update.name for update in program.updates}
-    changed |= set(program.weights) if part else set()
+    changed = frozenset(program.weights) if part else state | _updated(program)
     return tuple(
         kernel
         if kernel.is_opaque
@@ -85,6 +84,10 @@ def choose_tiles(
         )
         for kernel in kernels
     )
+
+
+def _updated(program: Program) -> set[str]:
+    return {update.name for update in program.updates}
 
 
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
