@@ -74,6 +74,8 @@ def compiled(kind: str, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Co
         ("bias", Shape(1, 2, 2, 2, 401, 32), BF16, [255]),
         ("also the last", Shape(1, 2, 1, 1, 385, 16), F32, [7]),
         ("filled", Shape(1, 2, 1, 1, 1, 16), BF16, [0]),
+        ("filled", Shape(1, 2, 1, 70, 300, 16), F32, [-20]),  # more queries; some see no key
+        ("window", Shape(1, 2, 1, 70, 300, 16), F32, [150]),
     ],
 )
 def test_keys_in_parts(kind: str, shape: Shape, dtype: torch.dtype, at: list[int]) -> None:

@@ -15,7 +15,9 @@ from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, IndexValue, Value
 
+_CONJUNCTIONS = ("logical_and", "bitwise_and")
 _MIRRORED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
+_POSITIONS = (DType.INT32, DType.INT64)  # types that hold any of them
 _INTEGERS = (DType.INT8, DType.INT16, DType.INT32, DType.INT64)
 
 
@@ -35,21 +37,35 @@ def key_bounds(attention: Attention) -> tuple[KeyBound, ...]:
     return tuple(_bounds(attention.mask, attention.j))
 
 
-def _bounds(mask: Value, key: Axis) -> Iterator[KeyBound]:
-    if not isinstance(mask, Apply):
-        return
-    if mask.op in ("logical_and", "bitwise_and"):
+def is_upper_bound(attention: Attention) -> bool:
+    """True if the mask is nothing but upper bounds: it allows all keys up to the smallest."""
+    mask, key = attention.mask, attention.j
+    return mask is not None and all(
+        any(bound.is_upper for bound in _bounds(part, key)) for part in _conjuncts(mask)
+    )
+
+
+def _conjuncts(mask: Value) -> Iterator[Value]:
+    if isinstance(mask, Apply) and mask.op in _CONJUNCTIONS:
         for part in mask.args:
-            yield from _bounds(part, key)
-    elif mask.op in _MIRRORED:
-        left, right = mask.args
-        yield from _bound(mask.op, left, right, key)
-        yield from _bound(_MIRRORED[mask.op], right, left, key)
+            yield from _conjuncts(part)
+    else:
+        yield mask
+
+
+def _bounds(mask: Value, key: Axis) -> Iterator[KeyBound]:
+    for part in _conjuncts(mask):
+        if isinstance(part, Apply) and part.op in _MIRRORED:
+            left, right = part.args
+            yield from _bound(part.op, left, right, key)
+            yield from _bound(_MIRRORED[part.op], right, left, key)
 
 
 def _bound(op: str, left: Value, right: Value, key: Axis) -> Iterator[KeyBound]:
     """The bound of ``key + rest <op> right``."""
-    if not isinstance(left, IndexValue) or right.dtype not in _INTEGERS:
+    if not isinstance(left, IndexValue) or left.dtype not in _POSITIONS:
+        return
+    if right.dtype not in _INTEGERS:
         return
     rest = left.index - Int.of(key)
     if key in axes_of((IndexValue(rest, DType.INT64),)) or key in axes_of((right,)):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.kernels.key_range import KeyBound, key_bounds
+from aotpack.ir.kernels.key_range import KeyBound, is_upper_bound, key_bounds
 from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
@@ -44,7 +44,7 @@ def attention_context(
     query = slots.query()
     blocks = tuple(slots.block(edge=edge) for edge in _kinds_of_blocks(o, tile))
     builder.results[o.target] = "whole" if tile.most_programs else "acc"
-    lowest, highest = slots.range_of_keys()
+    lowest, highest, clear = slots.range_of_keys()
     split = _split_context(kernel, o, tile, builder) if tile.most_programs else None
     epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
@@ -62,7 +62,7 @@ def attention_context(
         d=_side(o.d, padded(o.d)),
         e=_side(o.e, padded(o.e)),
         causal=o.causal,
-        natural=o.mask is not None or o.bias is not None or o.scale <= 0,
+        natural=o.bias is not None or o.scale <= 0,
         scale=repr(o.scale),
         scale_log2=repr(o.scale * LOG2_E),
         operand=TRITON_TYPES[o.operand],
@@ -73,6 +73,7 @@ def attention_context(
         blocks=blocks,
         lowest=lowest,
         highest=highest,
+        clear=clear,
         split=split,
         epilogue=epilogue,
     )
@@ -105,7 +106,7 @@ def _side(axis: Axis, block: int) -> TileAxis:
 
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:
     """First the blocks that every query sees whole, then those at the edge, if there can be any."""
-    edges = o.causal or not known_multiple(o.j.extent, tile.j)
+    edges = o.causal or is_upper_bound(o) or not known_multiple(o.j.extent, tile.j)
     return (False, True) if edges else (False,)
 
 
@@ -138,18 +139,25 @@ class _Slots:
         value_lines, value = self._emit("value", names, o.value, o.j, edge=edge)
         loop, emitter = self._loop("logits", {o.i: "i", o.j: "j"}, edge=edge)
         bias = emitter.value(o.bias) if o.bias is not None else ""
-        mask = emitter.value(o.mask) if o.mask is not None else ""
+        is_masked = o.mask is not None and (edge or o.causal or not is_upper_bound(o))
+        mask = emitter.value(o.mask) if is_masked and o.mask is not None else ""
         logits_lines = tuple(loop.lines())
         return KeyBlock(edge, key_lines, key, value_lines, value, logits_lines, bias, mask)
 
-    def range_of_keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Positions of keys below which, and above which, the mask allows none."""
-        bounds = () if self._o.causal else key_bounds(self._o)
-        lowest = tuple(self._bound(one) for one in bounds if not one.is_upper)
-        return lowest, tuple(self._bound(one) for one in bounds if one.is_upper)
+    def range_of_keys(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Positions of keys: none before these, none behind these, and all up to these.
 
-    def _bound(self, bound: KeyBound) -> str:
-        """One number for all rows of the tile; those past the end have a load of 0, or a number."""
+        In causal attention the ends of loops follow from the queries.
+        """
+        o = self._o
+        bounds = () if o.causal else key_bounds(o)
+        upper = tuple(one for one in bounds if one.is_upper)
+        lowest = tuple(self._bound(one, "min") for one in bounds if not one.is_upper)
+        clear = tuple(self._bound(one, "min") for one in upper) if is_upper_bound(o) else ()
+        return lowest, tuple(self._bound(one, "max") for one in upper), clear
+
+    def _bound(self, bound: KeyBound, extreme: str) -> str:
+        """One number for all rows of the tile; those past the end count with a load of 0."""
         frame = _frame(self._o, self._tile, {self._o.i: "i", self._o.j: "j"})
         emitter = self._builder.emitter_in(frame, self._before["logits"])
         text = emitter.value(bound.value)
@@ -157,7 +165,7 @@ class _Slots:
         if bound.shift.constant != 0:
             text = f"{text} + {emitter.index(bound.shift)}"
         if self._o.i in emitter.needs(bound.value) | emitter.index_needs(bound.shift):
-            text = f"tl.{'max' if bound.is_upper else 'min'}({text})"
+            text = f"tl.{extreme}({text})"
         return text
 
     def _emit(

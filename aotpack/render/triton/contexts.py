@@ -274,5 +274,6 @@ class AttentionContext:
     blocks: tuple[KeyBlock, ...]
     lowest: tuple[str, ...]  # no keys before the largest of these are allowed
     highest: tuple[str, ...]  # none behind the smallest of these
+    clear: tuple[str, ...]  # up to the smallest of these every query sees every key
     split: KeySplitContext | None
     epilogue: tuple[str, ...]

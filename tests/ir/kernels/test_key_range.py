@@ -3,7 +3,7 @@
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.key_range import key_bounds
+from aotpack.ir.kernels.key_range import is_upper_bound, key_bounds
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis, Int, Number
 from aotpack.ir.values import Apply, IndexValue, Value
@@ -31,11 +31,14 @@ def compare(op: str, a: Value, b: Value) -> Value:
     return Apply(op, (a, b), DType.BOOL)
 
 
-def bounds_of(mask: Value | None) -> list[tuple[Value, Int, bool]]:
+def attention(mask: Value | None) -> Attention:
     q = W.input("q", 2, 4, 300, 64, dtype=BF16)
     slots = (load(q, B, H, Q, D), load(q, B, H, J, D), load(q, B, H, J, E))
-    o = Attention("y", B, H, Q, J, D, E, *slots, 0.5, False, None, mask, BF16)
-    return [(one.value, one.shift, one.is_upper) for one in key_bounds(o)]
+    return Attention("y", B, H, Q, J, D, E, *slots, 0.5, False, None, mask, BF16)
+
+
+def bounds_of(mask: Value | None) -> list[tuple[Value, Int, bool]]:
+    return [(one.value, one.shift, one.is_upper) for one in key_bounds(attention(mask))]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_a_comparison_is_a_bound(mask: Value, bound: tuple[Value, Number, bool])
         compare("le", position(-Int.of(J)), LAST),
         compare("le", position(Int.of(J) % 7), LAST),
         compare("ne", position(J), LAST),
+        compare("le", IndexValue(Int.of(J), DType.INT8), IndexValue(Int.of(B), DType.INT8)),
         compare("le", Apply("cast", (position(J),), DType.FLOAT64), load(RATE, B)),
         Apply("logical_or", (compare("le", position(J), LAST), load(VALID, B, J)), DType.BOOL),
     ],
@@ -77,3 +81,11 @@ def test_anything_else_is_none(mask: Value | None) -> None:
 def test_a_window_has_two() -> None:
     window = both(compare("le", position(J), LAST), compare("gt", position(Int.of(J) + 9), LAST))
     assert [is_upper for _, _, is_upper in bounds_of(window)] == [True, False]
+
+
+def test_a_mask_of_upper_bounds_allows_what_is_before_all_of_them() -> None:
+    last, row = compare("le", position(J), LAST), compare("le", position(J), position(Q))
+    assert is_upper_bound(attention(last)) and is_upper_bound(attention(both(last, row)))
+    later = compare("gt", position(J), LAST)
+    for mask in (None, later, both(last, later), both(last, load(VALID, B, J))):
+        assert not is_upper_bound(attention(mask))

@@ -55,15 +55,33 @@ def test_edges_have_a_loop_of_their_own(keys: int, options: dict[str, bool]) -> 
     assert hidden == (["j <= i"] if options else ["j_mask"])
 
 
-def test_logits_that_are_changed_are_natural_and_others_powers_of_two() -> None:
-    assert "tl.exp2(logits * 0.18033688011112042 - base)" in text_of(128)
+def test_logits_with_a_bias_are_natural_and_others_powers_of_two() -> None:
     bias = text_of(128, torch.zeros(1, 2, 128, 128, dtype=BF16))
     mask = text_of(128, torch.ones(128, 128, dtype=torch.bool))
-    for text in (bias, mask):
-        assert "tl.dot(t1, t2) * 0.125" in text and "0.18033688011112042" not in text
-        assert "tl.exp2((logits - base) * 1.4426950408889634)" in text
+    for text in (text_of(128), mask):
+        assert "tl.exp2(logits * 0.18033688011112042 - base)" in text
+    assert "tl.dot(t1, t2) * 0.125" in bias and "0.18033688011112042" not in bias
+    assert "tl.exp2((logits - base) * 1.4426950408889634)" in bias
     assert "logits += t4" in bias and "logits +=" not in mask
     assert 'logits = tl.where(t4, logits, float("-inf"))' in mask
+
+
+class Cached(nn.Module):
+    """Queries behind a cache that is filled up to ``start``."""
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: torch.Tensor
+    ) -> torch.Tensor:
+        mask = torch.arange(k.shape[2]) <= start + torch.arange(q.shape[2])[:, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def test_a_mask_that_bounds_positions_is_asked_at_the_end_alone() -> None:
+    q, k = (torch.zeros(1, 2, count, 64, dtype=BF16) for count in (128, 512))
+    text = kernel_text(rendered(Cached(), q, k, k, torch.tensor(5)))
+    before, clear, edge = text.split("for j_start in ")
+    assert "j_end = tl.minimum(j_end, " in before and "j_clear = tl.minimum(j_clear, " in before
+    assert "logits = tl.where(" not in clear and "logits = tl.where(" in edge
 
 
 def test_a_head_that_is_no_power_of_two_is_padded() -> None:
