@@ -98,7 +98,7 @@ class MatmulTile:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """``i`` queries a program, ``j`` keys a step; ``precision`` as for matmul.
+    """``i`` queries a program, ``j`` keys a step; ``precision``, ``descriptors`` as for matmul.
 
     A tile for few queries has those of ``heads`` heads, which have the same keys, as rows; others
     have 0. With ``most_programs`` the keys are split between programs, at most so many in all; the
@@ -112,6 +112,7 @@ class AttentionTile:
     precision: str = "ieee"
     heads: int = 0
     most_programs: int = 0
+    descriptors: bool = False
 
     @property
     def is_for_few(self) -> bool:

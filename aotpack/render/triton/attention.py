@@ -16,7 +16,15 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
-from aotpack.render.triton.contexts import AttentionContext, KeyBlock, KeySplitContext, TileAxis
+from aotpack.render.triton.contexts import (
+    AttentionContext,
+    Factor,
+    KeyBlock,
+    KeyRangeContext,
+    KeySplitContext,
+    TileAxis,
+)
+from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.matmul import precision
 from aotpack.render.triton.types import TRITON_TYPES
 
@@ -44,7 +52,7 @@ def attention_context(
     query = slots.query()
     blocks = tuple(slots.block(edge=edge) for edge in _kinds_of_blocks(o, tile))
     builder.results[o.target] = "whole" if tile.most_programs else "acc"
-    lowest, highest, clear = slots.range_of_keys()
+    keys = slots.range_of_keys()
     split = _split_context(kernel, o, tile, builder) if tile.most_programs else None
     epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
@@ -71,9 +79,7 @@ def attention_context(
         setup=slots.setup,
         query=query,
         blocks=blocks,
-        lowest=lowest,
-        highest=highest,
-        clear=clear,
+        keys=keys,
         split=split,
         epilogue=epilogue,
     )
@@ -116,13 +122,16 @@ class _Slots:
     def __init__(self, builder: KernelBuilder, o: Attention, tile: AttentionTile) -> None:
         self._builder, self._o, self._tile = builder, o, tile
         outer = frozenset((o.batch, o.head, o.i, o.d, o.e))
+        self._described: dict[str, Factor] = {}
         self._before = {name: Region(outer) for name in ("query", "key", "value", "logits")}
 
     @property
     def setup(self) -> tuple[str, ...]:
         """Lines before the loops."""
         items = (item for region in self._before.values() for item in region.items)
-        return tuple(item for item in items if isinstance(item, str))
+        lines = tuple(item for item in items if isinstance(item, str))
+        made = (line for one in self._described.values() for line in (*one.before, *one.setup))
+        return (*lines, *made)
 
     def query(self) -> str:
         """The query tile, loaded once."""
@@ -134,9 +143,10 @@ class _Slots:
     def block(self, *, edge: bool) -> KeyBlock:
         """One step over keys; without ``edge`` no key is checked against the end."""
         o = self._o
-        key_lines, key = self._emit("key", {o.d: "d_column", o.j: "j"}, o.key, o.d, edge=edge)
-        names = {o.j: "j_column", o.e: "e"}
-        value_lines, value = self._emit("value", names, o.value, o.j, edge=edge)
+        columns = {o.d: "d_column", o.j: "j"}
+        key_lines, key = self._factor("key", columns, o.key, o.d, edge=edge)
+        rows = {o.j: "j_column", o.e: "e"}
+        value_lines, value = self._factor("value", rows, o.value, o.j, edge=edge)
         loop, emitter = self._loop("logits", {o.i: "i", o.j: "j"}, edge=edge)
         bias = emitter.value(o.bias) if o.bias is not None else ""
         is_masked = o.mask is not None and (edge or o.causal or not is_upper_bound(o))
@@ -144,17 +154,14 @@ class _Slots:
         logits_lines = tuple(loop.lines())
         return KeyBlock(edge, key_lines, key, value_lines, value, logits_lines, bias, mask)
 
-    def range_of_keys(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Positions of keys: none before these, none behind these, and all up to these.
-
-        In causal attention the ends of loops follow from the queries.
-        """
+    def range_of_keys(self) -> KeyRangeContext:
+        """The range that the mask allows; in causal attention it follows from the queries."""
         o = self._o
         bounds = () if o.causal else key_bounds(o)
         upper = tuple(one for one in bounds if one.is_upper)
         lowest = tuple(self._bound(one, "min") for one in bounds if not one.is_upper)
         clear = tuple(self._bound(one, "min") for one in upper) if is_upper_bound(o) else ()
-        return lowest, tuple(self._bound(one, "max") for one in upper), clear
+        return KeyRangeContext(lowest, tuple(self._bound(one, "max") for one in upper), clear)
 
     def _bound(self, bound: KeyBound, extreme: str) -> str:
         """One number for all rows of the tile; those past the end count with a load of 0."""
@@ -167,6 +174,21 @@ class _Slots:
         if self._o.i in emitter.needs(bound.value) | emitter.index_needs(bound.shift):
             text = f"tl.{extreme}({text})"
         return text
+
+    def _factor(
+        self, slot: str, names: dict[Axis, str], value: Value, inner: Axis, *, edge: bool
+    ) -> tuple[tuple[str, ...], str]:
+        """Lines of a step, and what they load: through a descriptor if the tile asks for it."""
+        if self._tile.descriptors and slot not in self._described:
+            o = self._o
+            starts = batch_names((o.batch, o.head)) | {o.j: "j_start", o.d: "0", o.e: "0"}
+            sides = _frame(o, self._tile, names).blocks
+            made = described_factor(self._builder, slot, value, o.operand, sides, starts)
+            if made is not None:
+                self._described[slot] = made
+        if slot in self._described:
+            return self._described[slot].body, slot
+        return self._emit(slot, names, value, inner, edge=edge)
 
     def _emit(
         self, slot: str, names: dict[Axis, str], value: Value, inner: Axis, *, edge: bool

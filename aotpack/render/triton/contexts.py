@@ -233,6 +233,18 @@ class KeyBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRangeContext:
+    """Positions: the mask allows no keys before ``lowest`` or behind ``highest``.
+
+    Up to ``clear`` it allows all keys to all queries of a tile.
+    """
+
+    lowest: tuple[str, ...]
+    highest: tuple[str, ...]
+    clear: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KeySplitContext:
     """The parts of a tile's rows that ``splits`` (text) programs make, each over some keys.
 
@@ -272,8 +284,6 @@ class AttentionContext:
     setup: tuple[str, ...]
     query: str
     blocks: tuple[KeyBlock, ...]
-    lowest: tuple[str, ...]  # no keys before the largest of these are allowed
-    highest: tuple[str, ...]  # none behind the smallest of these
-    clear: tuple[str, ...]  # up to the smallest of these every query sees every key
+    keys: KeyRangeContext
     split: KeySplitContext | None
     epilogue: tuple[str, ...]

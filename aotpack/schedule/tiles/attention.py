@@ -14,6 +14,7 @@ NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 SMALLEST_SIDE = 16
 LARGE = AttentionTile(128, 64, 8, 3)
+MANY_KEYS = 2048  # from which on descriptors of long heads gain more than it takes to make them
 WGMMA_ARCHES = (HOPPER, LATER - 1)
 OTHERS_HALF = (
     *((64, 64, 4, 3), (128, 64, 8, 3), (64, 32, 4, 3), (64, 128, 4, 2), (128, 128, 8, 2)),
@@ -59,6 +60,8 @@ def _with_others(variant: Variant, template_op: Attention, gpu: Gpu) -> Variant:
     else:
         others = OTHERS_SINGLE if template_op.operand is DType.FLOAT32 else OTHERS_HALF
         tiles = [tile, *(AttentionTile(*other, tile.precision) for other in others)]
+        if tile.descriptors:
+            tiles.insert(1, replace(tile, descriptors=False))
     first, *rest = dict.fromkeys(_fitted(one, available, template_op) for one in tiles)
     return replace(variant, tile=first, others=tuple(rest))
 
@@ -113,7 +116,9 @@ def _measured(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
             )
         )
     mma = AttentionTile(128, 32, 8, 3) if wide else AttentionTile(64, 32, 4, 3)
-    hopper = [Variant(AttentionTile(64, 64, 4, 3), *WGMMA_ARCHES, length, None)]
+    described = wide and typical(template_op.j.extent) >= MANY_KEYS and gpu.has_descriptors
+    tile = AttentionTile(64, 64, 4, 3, descriptors=described)
+    hopper = [Variant(tile, *WGMMA_ARCHES, length, None)]
     queries = template_op.batch.extent * template_op.head.extent * length
     if not wide and not template_op.causal and bounds(queries)[1] > many and typical(length) >= 128:
         hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), *WGMMA_ARCHES, queries, many))

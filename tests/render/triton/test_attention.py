@@ -99,3 +99,10 @@ def test_probabilities_are_multiplied_in_the_type_of_the_values(
 ) -> None:
     (line,) = [line for line in text_of(128, dtype=dtype).splitlines() if "acc = tl.dot" in line]
     assert words in line and ("input_precision" in line) is (dtype is torch.float32)
+
+
+def test_keys_and_values_come_through_descriptors_where_they_are_rectangles() -> None:
+    text = text_of(2048, depth=128)
+    assert "key = key_block.load([j_start, 0]).T" in text
+    assert "value = value_block.load([j_start, 0])" in text
+    assert "_block" not in text_of(512, depth=128)

@@ -47,3 +47,27 @@ def test_long_heads_take_less_at_a_time() -> None:
         return tile.i * tile.j * tile.num_stages
 
     assert keys(512) < keys(64)
+
+
+@pytest.mark.parametrize(
+    ("head", "keys", "is_described"), [(128, 2048, 1), (128, 512, 0), (64, 4096, 0)]
+)
+def test_long_heads_of_many_keys_come_through_descriptors(
+    head: int, keys: int, is_described: bool
+) -> None:
+    w = Writer(())
+    q = w.input("q", 2, 4, keys, head, dtype=BF16)
+    b, h, i, j, d, e = (
+        Axis(f"a{k}", Int.of(n)) for k, n in enumerate((2, 4, keys, keys, head, head))
+    )
+    slots = (load(q, b, h, i, d), load(q, b, h, j, d), load(q, b, h, j, e))
+    o = Attention("y", b, h, i, j, d, e, *slots, 0.5, False, None, None, BF16)
+    described = {
+        arch: any(
+            isinstance(v.tile, AttentionTile) and v.tile.descriptors
+            for v in attention_variants(o, H200)
+            if v.takes(arch)
+        )
+        for arch in ARCHES
+    }
+    assert described == {arch: bool(is_described) and 90 <= arch < 110 for arch in ARCHES}
