@@ -95,7 +95,7 @@ def _interchanged(kernel: Kernel, program: Program, strides: Strides, counted: s
         return kernel
     change: dict[Axis, Int] = {}
     for axis in kernel.axes:
-        digits = _digits(kernel, axis)
+        digits = digits_of(kernel, axis)
         if len(digits) < 2:
             continue
         walks = list(_walks(kernel, digits, program, strides, counted))
@@ -119,7 +119,7 @@ def _is_free(kernel: Kernel) -> bool:
     )
 
 
-def _digits(kernel: Kernel, axis: Axis) -> tuple[Digit, ...]:
+def digits_of(kernel: Kernel, axis: Axis) -> tuple[Digit, ...]:
     """The loops of an axis that its members tell apart, outermost first; one if they disagree."""
     found = {Int.of(1)}
     for member in kernel.members:
@@ -163,12 +163,12 @@ def _walks(
         if access.buffer not in counted or is_gather:
             continue
         buffer = program.buffers[access.buffer]
-        steps = {digit: _step(offset, digit) for digit in digits}
+        steps = {digit: step_along(offset, digit) for digit in digits}
         if any(steps.values()):
             yield Walk(steps, buffer.dtype.itemsize, typical_bytes(buffer))
 
 
-def _step(offset: Int, digit: Digit) -> int:
+def step_along(offset: Int, digit: Digit) -> int:
     """The elements between two steps of a digit at the origin, at typical sizes."""
     origin: dict[Axis, Int] = dict.fromkeys(axes_in((offset,)), Int.of(0))
     there = offset.substitute({**origin, digit.axis: digit.below})

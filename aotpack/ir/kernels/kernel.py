@@ -222,10 +222,10 @@ def gpu_variants(kernel: Kernel) -> tuple[Variant, ...]:
 
 def block_count(kernel: Kernel, tile: PointwiseTile | ReductionTile) -> Int:
     """The number of programs of a loop kernel; a cluster that shares a row counts as one."""
-    rows = ceil_div(kernel.axes[0].extent, tile.x)
-    if isinstance(tile, ReductionTile) and tile.look_back:
-        return rows * ceil_div(kernel.axes[1].extent, tile.r)
-    return rows
+    if not isinstance(tile, ReductionTile):
+        return ceil_div(kernel.axes[0].extent, tile.x)
+    rows = ceil_div(kernel.axes[0].extent, tile.rows)
+    return rows * ceil_div(kernel.axes[1].extent, tile.r) if tile.look_back else rows
 
 
 LOOK_BACK_GROUP = 256  # blocks whose programs read each other's states

@@ -49,7 +49,8 @@ class ReductionTile:
     memory, except ``kept`` tensors, in registers.
 
     With ``look_back`` each block is a program, which waits for the blocks before it. ``unrolled``
-    rows have ``r`` elements, each of them a line of the program: lanes are rows.
+    rows have ``r`` elements, each of them a line of the program: lanes are rows, or ``unroll``
+    rows that lie ``apart`` from each other.
     """
 
     x: int
@@ -65,6 +66,12 @@ class ReductionTile:
     kept: int = 0
     look_back: bool = False
     unrolled: bool = False
+    apart: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The rows of a block."""
+        return self.x * (self.unroll if self.apart else 1)
 
 
 @dataclass(frozen=True, slots=True)

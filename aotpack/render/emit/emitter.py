@@ -245,6 +245,18 @@ class Emitter(Integers):
         """The name of an element of memory in the type it has there."""
         return self._assign(self._raw_load(load), self.region, self.arguments.dtype(load.buffer))
 
+    def padded(self, load: Load, condition: Value) -> str:
+        """An element where a condition holds, and 0 elsewhere."""
+        key = (load, condition, "padded")
+        name = self.region.find(key)
+        if name is None:
+            with self._guarded_by(condition):
+                home = self.region.home(self.needs(load) | self._guard_needs)
+                raw, stored = self._raw_load(load), self.arguments.dtype(load.buffer)
+            text = raw if stored is load.dtype else self.dialect.cast(raw, stored, load.dtype)
+            name = home.names[key] = self._assign(text, home, load.dtype)
+        return name
+
     def address(self, buffer: str, offset: Int, names: Mapping[Axis, str]) -> str:
         """The address of elements whose axes have other names; offsets have no quotients."""
         with self.at(self.region, frame=replace(self.frame, names=names)):

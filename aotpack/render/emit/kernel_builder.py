@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
+from typing import Self
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot, points, written_index
@@ -40,12 +43,11 @@ class KernelBuilder:
     ) -> None:
         self.schedule = schedule
         self.dialect = dialect
-        self.kernel = kernel
         self.root = root
+        self._frame = frame
         self._options = options
-        self._count = 0
+        self._numbers = count(1)
         self.wide = needs_64_bits(schedule, kernel)
-        self.results: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.arguments = Arguments(
             schedule.program,
@@ -53,6 +55,12 @@ class KernelBuilder:
             wide=self.wide,
             exchange=(*kernel.exchange, *kernel.counters),
         )
+        self._take(kernel)
+
+    def _take(self, kernel: Kernel) -> None:
+        """Build the members of a kernel, none of whose results is known yet."""
+        self.kernel = kernel
+        self.results: dict[str, str] = {}
         self._written = {
             name: written_index(member)
             for member in kernel.members
@@ -63,7 +71,13 @@ class KernelBuilder:
             if isinstance(member.operation, Pointwise):
                 self._values[member.operation.target] = self.bound(member, member.operation.value)
         self._exact = self._exact_operands()
-        self.emitter = self.emitter_in(frame, root)
+        self.emitter = self.emitter_in(self._frame, self.root)
+
+    def beside(self, kernel: Kernel) -> Self:
+        """A builder of the same text for the same members at other points."""
+        twin = copy.copy(self)
+        twin._take(kernel)
+        return twin
 
     def emitter_in(self, frame: Frame, region: Region, *, spread: bool = False) -> Emitter:
         """An emitter for another tile of the same kernel."""
@@ -111,8 +125,7 @@ class KernelBuilder:
 
     def fresh(self, prefix: str) -> str:
         """A name that no line of this kernel has."""
-        self._count += 1
-        return f"{prefix}{self._count}"
+        return f"{prefix}{next(self._numbers)}"
 
     @property
     def index_type(self) -> str:

@@ -50,7 +50,8 @@ def _in_last_block(
         return None
     blocks = {tile.x for tile in first_tiles}
     if len(blocks) > 1 or any(
-        tile.cluster_size > 1 or tile.look_back for tile in (*first_tiles, *second_tiles)
+        tile.cluster_size > 1 or tile.look_back or tile.apart
+        for tile in (*first_tiles, *second_tiles)
     ):
         return None  # unequal blocks make no groups; clusters and look-backs exchange states
     (block,) = blocks

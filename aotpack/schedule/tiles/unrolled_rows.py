@@ -1,10 +1,14 @@
 """Tiles for windows: rows of a few elements, which they may share with neighbouring rows."""
 
+from dataclasses import replace
+
 from aotpack.devices import Gpu
 from aotpack.ir.kernels.access import (
     VECTOR_BYTES,
+    Access,
     Strides,
     accesses,
+    axes_in,
     has_digits,
     local_slope,
 )
@@ -12,13 +16,15 @@ from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.program import Program
-from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import product
+from aotpack.ir.symbolic.facts import known_multiple, typical
+from aotpack.ir.symbolic.integers import Axis, Int, product
+from aotpack.schedule.interchange import Digit, digits_of, step_along
 
 LONGEST = 64  # elements of a row: lines of a kernel
 LONGEST_APART = 16  # of windows that share no elements
 KINDS = ("sum", "prod", "max", "min", "any", "all")  # whose states are single elements
 WARPS = 4
+OF_A_LANE = (4, 7, 2)  # windows that slide along a line of an image
 
 
 def unrolled_rows(
@@ -45,4 +51,38 @@ def unrolled_rows(
     rows = WARP * WARPS * max(1, VECTOR_BYTES // width)
     while rows > WARP * WARPS and typical(x.extent) < 2 * gpu.multiprocessors * rows:
         rows //= 2
-    return ReductionTile(rows, length, persistent=True, num_warps=WARPS, unrolled=True)
+    tile = ReductionTile(rows, length, persistent=True, num_warps=WARPS, unrolled=True)
+    return _with_neighbours(tile, kernel, strides, along, gpu)
+
+
+def _with_neighbours(
+    tile: ReductionTile, kernel: Kernel, strides: Strides, along: list[Access], gpu: Gpu
+) -> ReductionTile:
+    """The tile with several windows for each lane, if windows slide along a line of an image."""
+    x, r = kernel.axes
+    digits = digits_of(kernel, x)
+    if len(digits) < 2 or any(digit.size.constant is None for digit in digits[-2:]):
+        return tile
+    column, line = digits[-1], digits[-2]
+    if not any(_slides(access.offset(strides), line, r, tile.r) for access in along):
+        return tile
+    for windows in OF_A_LANE:
+        lanes = x.extent // windows
+        fills = typical(lanes) >= 2 * gpu.multiprocessors * WARP * WARPS
+        if known_multiple(line.size, windows) and fills:
+            block = tile.x
+            while block > WARP * WARPS and typical(lanes) < 2 * gpu.multiprocessors * block:
+                block //= 2
+            return replace(tile, x=block, unroll=windows, apart=int(column.size))
+    return tile
+
+
+def _slides(offset: Int, line: Digit, r: Axis, length: int) -> bool:
+    """True when a window and its neighbour along a line share elements."""
+    step, axes = step_along(offset, line), axes_in((offset,))
+    if not step:
+        return False
+    origin: dict[Axis, Int] = dict.fromkeys(axes, Int.of(0))
+    places = (offset.substitute({**origin, r: Int.of(place)}) for place in range(length))
+    first, *others = map(typical, places)
+    return any(other - first == step for other in others)

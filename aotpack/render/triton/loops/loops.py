@@ -42,6 +42,7 @@ def loop_kernel(
 ) -> LoopKernel:
     """Render a loop kernel; ``awaited`` buffers are written by other programs of the launch."""
     walk = walk_of(schedule, kernel, tile)
+    kernel = walk.shaped(kernel)
     sides = walk.sides(kernel)
     builder = LoopBuilder(
         schedule,
@@ -67,7 +68,7 @@ def walk_of(schedule: Schedule, kernel: Kernel, tile: LoopTile) -> Walk:
     if tile.ring:
         return RowPipeline(schedule, kernel, tile)
     if tile.unrolled:
-        return UnrolledRow(tile)
+        return UnrolledRow(tile, kernel)
     cluster = tile.cluster_size > 1
     partition = ClusterReduction(kernel, tile.cluster_size, stages=1) if cluster else WholeRow()
     if tile.persistent:

@@ -30,6 +30,10 @@ class Walk(ABC):
     band = 1  # lines of tiles in a group, for reuse in L2
     ring_bytes = 0  # of shared memory, besides Triton's
 
+    def shaped(self, kernel: Kernel) -> Kernel:
+        """The kernel over the axes that programs have blocks of."""
+        return kernel
+
     @abstractmethod
     def sides(self, kernel: Kernel) -> dict[Axis, TileAxis]:
         """The kernel's axes in the tile; a block of 0 is one point for the whole program."""

@@ -1,8 +1,11 @@
 """Windows: lanes are rows, and each element of a row is a line."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import aotpack
 from aotpack.target import parse_targets
@@ -51,10 +54,46 @@ def test_windows_are_summed_right(case: str, target: str) -> None:
 
 
 def test_neighbouring_channels_are_read_together() -> None:
-    text = window_of(depthwise(64, 3, torch.bfloat16, padding=1), 8, 64, 28, 28)
+    text = window_of(depthwise(64, 3, torch.bfloat16, padding=1), 1, 64, 28, 28)
     assert "tl.sum(" not in text and "r = tl.arange(" not in text
     assert text.count("tl.load(conv2d_ptr + x") == 9
     assert text.count("tl.load(conv2d_weight_ptr + ") == 9
+
+
+LARGE = {  # a lane has 4 and 2 windows
+    "slides": (depthwise(16, 3, torch.bfloat16, padding=1), (2, 16, 68, 68)),
+    "strides": (depthwise(16, 3, torch.float32, padding=1, stride=2), (2, 16, 131, 140)),
+}
+
+
+@pytest.mark.parametrize(("case", "loads"), [("slides", 18), ("strides", 15)])
+def test_a_lane_loads_what_its_windows_share_once(case: str, loads: int) -> None:
+    model, shape = LARGE[case]
+    text = window_of(model, *shape)
+    assert text.count("tl.load(conv2d_ptr + ") == loads
+    assert text.count("tl.load(conv2d_weight_ptr + ") == 9
+    assert "tl.where(" not in text
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_windows_of_a_lane_are_summed_right(case: str) -> None:
+    torch.manual_seed(0)
+    model, shape = LARGE[case]
+    x = torch.randn(shape, dtype=next(model.parameters()).dtype)
+    found = torch.as_tensor(aotpack.compile(model, (x,), target="interpreter")(x)).double()
+    eager, exact = model(x), copy.deepcopy(model).double()(x.double())
+    bound = 1.5 * (eager - exact).abs().max() + torch.finfo(x.dtype).eps * exact.abs().max()
+    assert (found - exact).abs().max() <= bound
+
+
+def test_a_factor_that_may_not_exist_is_read_where_there_is_an_image() -> None:
+    class Correlated(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.pad(x * x.roll(1, 1), (1, 1)).unfold(1, 3, 1).sum(-1)
+
+    module, x = Correlated(), torch.randn(2, 8, 50)
+    model = aotpack.compile(module, (x,), target="interpreter")
+    torch.testing.assert_close(model(x), module(x))
 
 
 @pytest.mark.parametrize("length", [1, 65, 1000])
