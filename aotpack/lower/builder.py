@@ -13,6 +13,7 @@ from aotpack.ir.program import (
     Operation,
     Program,
     Update,
+    read_whole,
     targets,
 )
 from aotpack.ir.symbolic.integers import Axis, Int, Var
@@ -219,11 +220,13 @@ class Builder:
         return name
 
     def _ordered(self, name: str, order: tuple[int, ...]) -> str:
-        """A result in its callers' memory order: a copy where its writer is no loop of ours."""
+        """A result in its callers' memory order: a copy where not only loops of ours touch it."""
         if not order:
             return name
         writers = {target: o for o in self._operations for target in targets(o)}
-        if isinstance(writers[name], (Scatter, Foreign, Control)):
+        others = [o for o in self._operations if isinstance(o, (Foreign, Control))]
+        whole = {read for operation in others for read in read_whole(operation)}
+        if isinstance(writers[name], (Scatter, Foreign, Control)) or name in whole:
             name = self._copy_of(self._buffers[name])
         self._buffers[name] = replace(self._buffers[name], order=order)
         return name

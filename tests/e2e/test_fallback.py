@@ -56,6 +56,14 @@ class Mixed(nn.Module):
         return whole, half, sums * 2 + half.float().sum(0)
 
 
+class Turned(nn.Module):
+    """A call reads whole what is also a result, with columns side by side."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        turned = x.relu().t() + 1
+        return spread(turned, [turned], 3)[0] + y.t(), turned
+
+
 class Changing(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -79,6 +87,13 @@ def test_torch_runs_what_cannot_be_lowered(target: str) -> None:
         given = (torch.randn(rows, 5), torch.randn(rows, 5))
         for ours, theirs in zip(model(*given), Mixed()(*given), strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_calls_read_rows_of_results_with_columns_side_by_side(target: str) -> None:
+    model = compiled(Turned(), (X, X), target)
+    for ours, theirs in zip(model(X, X), Turned()(X, X), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_calls_work_on_state() -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -61,6 +63,28 @@ def chosen(m: Model, x: torch.Tensor) -> Tensors:
     return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
 
 
+def returned_and_read_whole(m: Model, x: torch.Tensor) -> Tensors:
+    """Whole tensors that go to branches and loops are also results, in another order."""
+    y, chosen = (x * 2).transpose(0, 1), x.sum() > 0
+    branch = torch.cond(chosen, lambda y: y + 1, lambda y: y * 2, (y,))
+    z = F.relu(x).transpose(1, 2)
+    rows = scan(lambda carry, row: (carry + row, carry * row), torch.zeros_like(z[0]), z, dim=0)[1]
+    w = x.transpose(0, 2) - 1
+    steps = while_loop(lambda n, a: n < 2, lambda n, a: (n + 1, a + w), (torch.tensor(0), w * 0))
+    return branch, y, rows, z, steps[1], w
+
+
+def changed_and_read_whole(m: Model, x: torch.Tensor) -> Tensors:
+    x.mul_(2)
+    return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
+
+
+def scattered_twice(m: Model, x: torch.Tensor) -> Tensors:
+    """Two scatters of one launch; each overwrites a base of its own."""
+    y, places = F.relu(x.transpose(0, 1)), torch.tensor([0, 2])
+    return y.index_put((places,), torch.ones(2, 2, 4)), y.index_fill(0, places, 2.0)
+
+
 def permuted(*shape: int, order: tuple[int, ...]) -> torch.Tensor:
     """A tensor whose dimensions lie in an order, outermost first."""
     rows = torch.randn([shape[dim] for dim in order])
@@ -80,6 +104,9 @@ CASES = {
     "changed": (changed, permuted(2, 3, 4, order=(1, 2, 0)), None),
     "written": (written, permuted(2, 3, 4, order=(2, 0, 1)), None),
     "branch": (chosen, permuted(2, 3, 4, order=(0, 2, 1)), None),
+    "whole": (returned_and_read_whole, permuted(2, 3, 4, order=(0, 2, 1)), None),
+    "changed_whole": (changed_and_read_whole, permuted(2, 3, 4, order=(0, 2, 1)), None),
+    "scattered": (scattered_twice, torch.randn(2, 3, 4), None),
 }
 
 
@@ -114,7 +141,7 @@ def check_orders(
     packaged: Callable[..., Any], model: Model, example: torch.Tensor, *, is_dynamic: bool
 ) -> None:
     """Inputs of all orders and libraries give what the model gives, in its strides."""
-    is_changed = model.function in (changed, written)
+    is_changed = model.function in (changed, written, changed_and_read_whole)
     given = [example.clone(), example.clone().numpy()]
     if not is_changed:
         rows = example.contiguous()

@@ -53,3 +53,10 @@ def test_illegal_calls_are_refused(call: Foreign, words: str) -> None:
     verify(program(CALL))
     with pytest.raises(InvalidProgram, match=words):
         verify(program(call))
+
+
+def test_what_a_call_reads_has_no_order_of_its_own() -> None:
+    legal = program(CALL)
+    other = replace(legal.buffers["x"], order=(0,))
+    with pytest.raises(InvalidProgram, match="reads x of order"):
+        verify(replace(legal, buffers={**legal.buffers, "x": other}))

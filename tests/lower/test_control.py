@@ -178,6 +178,13 @@ def test_illegal_parts_are_refused(change: object, message: str) -> None:
         verify(replace(program, operations=(broken,)))
 
 
+def test_a_part_and_what_is_around_it_read_one_memory_order() -> None:
+    program = branch(Ref("p"), DOUBLE, DOUBLE)
+    other = replace(program.buffers["y"], order=(0,))
+    with pytest.raises(InvalidProgram, match=r"a part has inputs \['y'\]"):
+        verify(replace(program, buffers={**program.buffers, "y": other}))
+
+
 @pytest.mark.row("S:A4", "S:I3")
 def test_a_condition_is_one_bool() -> None:
     program = branch(Ref("p"), DOUBLE, DOUBLE)

@@ -16,7 +16,12 @@ def check_part_programs(program: Program) -> None:
             raise InvalidProgram(program, position, shown)
         for part in operation.parts:
             pairs = ((part.buffers[name], program.buffers[name]) for name in part.inputs)
-            own = [a.name for a, b in pairs if (a.dtype, a.shape) != (b.dtype, b.shape)]
+            own = [
+                inner.name
+                for inner, outer in pairs
+                if (inner.dtype, inner.shape, inner.order)
+                != (outer.dtype, outer.shape, outer.order)
+            ]
             if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
                 message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
                 raise InvalidProgram(program, position, message)

@@ -80,11 +80,12 @@ def check_shared_storage(schedule: Schedule) -> None:
         by_storage.setdefault(life.storage, []).append(life)
     for storage, lives in by_storage.items():
         for before, after in pairwise(lives):
-            kernel, *others = launches(schedule.kernels)[after.first]
+            launch = launches(schedule.kernels)[after.first]
             if before.last > after.first or before.first == after.first:
                 message = f"{before.buffer} and {after.buffer} live in {storage} at once"
-                raise InvalidSchedule(schedule, kernel, message)
+                raise InvalidSchedule(schedule, launch[0], message)
             names = (before.buffer, after.buffer)
+            kernel, *others = [k for k in launch if not {*k.reads, *k.stored}.isdisjoint(names)]
             meet = before.last == after.first
             if meet and (others or not _is_in_place(schedule, kernel, *names)):
                 message = f"{after.buffer} overwrites other elements of {before.buffer}"
