@@ -121,7 +121,7 @@ class Row:
     job: Job
     ours: float
     peer: float
-    share: float
+    of_copy: float
     error: float
     complaint: str | None
     groups: tuple[str, ...]
@@ -134,7 +134,7 @@ class Row:
         words = f"  WRONG: {self.complaint}" if self.complaint else ""
         times = f"aotpack {self.ours:8.2f}  cuBLAS {self.peer:8.2f} us  {self.ratio:5.2f}x"
         name = f"{self.job.case.name:26} {self.job.dtype:8}"
-        return f"{name} {times}  copy {self.share:4.0%}  error {self.error:.2f}x{words}"
+        return f"{name} {times}  copy {self.of_copy:4.0%}  error {self.error:.2f}x{words}"
 
 
 def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
@@ -193,7 +193,7 @@ def _summary(name: str, rows: Sequence[Row]) -> None:
     worst = min(rows, key=lambda row: row.ratio)
     mean = statistics.geometric_mean(row.ratio for row in rows)
     words = f"geomean {mean:.2f} of cuBLAS; worst {worst.ratio:.2f} {worst.job.case.name}"
-    print(f"{name:10} {len(rows):4} cases: {words}; least copy {min(r.share for r in rows):.0%}")
+    print(f"{name:10} {len(rows):4} cases: {words}; least copy {min(r.of_copy for r in rows):.0%}")
 
 
 def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
@@ -216,7 +216,7 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
             table.writerow((case, "aotpack", f"{row.ours:.2f}", "", "us", note))
             table.writerow((case, "cuBLAS", f"{row.peer:.2f}", "", "us", note))
             table.writerow((case, "ratio", f"{row.ratio:.3f}", "", "times", ""))
-            table.writerow((case, "share", f"{row.share:.3f}", "", "of a copy", ""))
+            table.writerow((case, "share", f"{row.of_copy:.3f}", "", "of a copy", ""))
             table.writerow((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
 
 

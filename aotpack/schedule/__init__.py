@@ -102,8 +102,9 @@ def _host_schedule(
     if draft.options.is_host or not is_shared:
         return ()
     is_laid_out_alike = choose_strides(*made) == choose_strides(*made, is_host=True)
-    is_split_alike = not draft.expected
-    if is_laid_out_alike and is_split_alike and lay_in_panels(draft.program) is draft.program:
+    has_pairs = any(len(kernel.products) > 1 for kernel in general.kernels)
+    is_planned_alike = not draft.expected and not has_pairs
+    if is_laid_out_alike and is_planned_alike and lay_in_panels(draft.program) is draft.program:
         return ()
     options = replace(draft.options, is_host=True)
     own = replace(draft, options=options, arches="cpu", expected={})

@@ -65,6 +65,26 @@ def test_sums_are_those_of_eager(name: str) -> None:
     agree(compiled, drawn(case))
 
 
+class GatedUnit(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(256, 128, bias=False), nn.Linear(256, 128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.silu(self.gate(x)) * self.up(x)
+
+
+@pytest.mark.parametrize(("rows", "kernels"), [(1, 1), (2, 1), (3, 2)])
+def test_the_products_of_a_gated_unit_share_a_kernel(rows: int, kernels: int) -> None:
+    """If registers hold the sums of both. Processors have a kernel for each, as one has a bias."""
+    torch.manual_seed(0)
+    x = torch.randn(rows, 256, dtype=BF16)
+    compiled = compile_all(GatedUnit().to(BF16), (x,))
+    assert len(compiled.scheduled.on(80).kernels) == kernels
+    assert all(len(one.products) < 2 for one in compiled.scheduled.on(0).kernels)
+    agree(compiled, (x,))
+
+
 class Quantised(nn.Module):
     """Weights of 8 bits, with a scale for each column, are widened where they are multiplied."""
 

@@ -106,6 +106,12 @@ class Kernel:
         return first if isinstance(first, (Matmul, Attention)) else None
 
     @property
+    def products(self) -> tuple[Matmul, ...]:
+        """The products among its members, in order, all of one left factor."""
+        operations = (member.operation for member in self.members)
+        return tuple(one for one in operations if isinstance(one, Matmul))
+
+    @property
     def scatter(self) -> Scatter | None:
         """The scatter that is this kernel's only member, if any."""
         first = self.members[0].operation

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aotpack.ir.kernels.access import Access, accesses, axes_in, points
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.operations import Attention, Matmul
-from aotpack.ir.program import Program
+from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.integers import Int, minimum, product, total
 
 
@@ -39,7 +39,7 @@ def work_of(kernel: Kernel, program: Program) -> Work:
         elements = minimum(product(buffer.shape), total(points_of.values()))
         again = is_store and kernel.scatter is not None  # it reads what it combines with
         moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
-    return Work(total(moved), _flops(kernel.template_op))
+    return Work(total(moved), total(_flops(member.operation) for member in kernel.members))
 
 
 def access_bytes(access: Access, program: Program) -> Int:
@@ -49,7 +49,7 @@ def access_bytes(access: Access, program: Program) -> Int:
     return number * buffer.dtype.itemsize
 
 
-def _flops(template_op: Matmul | Attention | None) -> Int:
+def _flops(template_op: Operation) -> Int:
     if isinstance(template_op, Matmul):
         return 2 * points((*template_op.axes, template_op.k))
     if isinstance(template_op, Attention):

@@ -10,7 +10,7 @@ import numpy as np
 
 from aotpack.ir.kernels.access import accesses, written_index
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule, launches
-from aotpack.ir.operations import Reduction
+from aotpack.ir.operations import Attention, Matmul, Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import (
     all_axes,
@@ -221,7 +221,8 @@ def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
     """The axes of the kernel that a member loops over."""
     template_op = kernel.template_op
     if template_op is not None:
-        return all_axes(template_op) if member.operation is template_op else template_op.axes
+        is_template = isinstance(member.operation, (Matmul, Attention))
+        return all_axes(template_op) if is_template else template_op.axes
     return kernel.axes[:1] if member.outer else kernel.axes
 
 

@@ -158,9 +158,13 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class SplitContext:
-    """The parts of a sum that ``splits`` programs make; ``counters`` has one for each tile."""
+    """The parts of a sum that ``splits`` programs make; ``counters`` has one for each tile.
+
+    The last program reads them one by one, or all at once: ``walk`` is a range of Triton.
+    """
 
     splits: int
+    walk: str
     parts: str  # pointer
     counters: str  # pointer
 
@@ -199,7 +203,7 @@ class MatmulContext:
 
 @dataclass(frozen=True, slots=True)
 class FewRowsContext:
-    """A product of few rows: ``lines`` make the sums ``acc`` of a tile, one for each lane of k."""
+    """Products of few rows: ``lines`` make their sums of a tile, one for each lane of k."""
 
     name: str
     comments: tuple[str, ...]
@@ -214,6 +218,7 @@ class FewRowsContext:
     m_masked: bool
     n_masked: bool
     accumulator: str
+    sums: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
 

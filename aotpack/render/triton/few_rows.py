@@ -5,21 +5,23 @@
 A warp reads neighbours along k, 16 bytes a thread. The weights of several steps are requested at
 once, as they lie in memory, and widened where they are used. Where no launch writes them, those
 of the first steps are requested before the program waits for the launch before, so that the memory
-is busy while that one ends.
+is busy while that one ends. Two products of one left factor may share a kernel.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, points
-from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
-from aotpack.ir.operations import Matmul
+from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.program import targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Load, Value, walk
+from aotpack.ir.values import Apply, Const, Load, Value, indirect_values, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -38,15 +40,30 @@ class Step(NamedTuple):
     weights: tuple[str, ...]
 
 
+class Right(NamedTuple):
+    """The right factor of a product, whose sums are called ``acc``.
+
+    In ``value`` its loads along k are those of what was requested; ``leaves`` are the loads, and
+    the names that stand for them.
+    """
+
+    acc: str
+    value: Value
+    leaves: dict[Load, str]
+
+
 def few_rows_context(
     schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
 ) -> FewRowsContext:
     """The context of the template for few rows, without the name."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    lines = tuple(_Steps(builder, template_op, tile).lines())
-    builder.results[template_op.target] = "acc"
-    epilogue = render_epilogue(kernel, builder, template_op.axes)
+    steps = _Steps(builder, kernel, template_op, tile)
+    for product, right in zip(kernel.products, steps.rights, strict=True):
+        builder.results[product.target] = right.acc
+    early = _loaded_early(kernel, builder)
+    lines = tuple(steps.lines(early))
+    epilogue = render_epilogue(kernel, builder, template_op.axes)[len(early) :]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     masks = builder.emitter.frame.masks
     return FewRowsContext(
@@ -63,28 +80,58 @@ def few_rows_context(
         m_masked=template_op.m in masks,
         n_masked=template_op.n in masks,
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
+        sums=tuple(right.acc for right in steps.rights),
         lines=lines,
         epilogue=epilogue,
     )
 
 
+def _loaded_early(kernel: Kernel, builder: KernelBuilder) -> tuple[str, ...]:
+    """The lines that load what the epilogue adds, such as a bias: it comes while sums are made."""
+    made = {name for member in kernel.members for name in targets(member.operation)}
+    for member in kernel.members:
+        if not isinstance(member.operation, Pointwise):
+            continue
+        value = builder.bound(member, member.operation.value)
+        inner = walk((value,))
+        if all(isinstance(one, (Apply, Const, Load)) for one in inner):
+            for load in (one for one in inner if isinstance(one, Load)):
+                if load.buffer not in made and not indirect_values(load.index):
+                    builder.emitter.value(load)
+    return tuple(builder.root.lines())
+
+
 class _Steps:
     """Writes the steps: all in a line, or a first group of them and a loop over the others."""
 
-    def __init__(self, builder: KernelBuilder, template_op: Matmul, tile: MatmulTile) -> None:
+    def __init__(
+        self, builder: KernelBuilder, kernel: Kernel, template_op: Matmul, tile: MatmulTile
+    ) -> None:
         self._builder, self._op, self._tile = builder, template_op, tile
         steps = ceil(int(template_op.k.extent) / tile.k)
         self._group = min(tile.at_once, steps)
         self._groups = ceil(steps / self._group)
-        self._leaves = {
-            value: f"right factor {number}"
-            for number, value in enumerate(walk((template_op.rhs,)))
-            if isinstance(value, Load) and template_op.k in axes_in(value.index)
-        }
-        self._right = Rewriter({}, self._held)(template_op.rhs)
+        members = [one for one in kernel.members if isinstance(one.operation, Matmul)]
+        self.rights = [self._right(number, member) for number, member in enumerate(members)]
+        self._leaves = {leaf: name for right in self.rights for leaf, name in right.leaves.items()}
 
-    def lines(self) -> list[str]:
-        """Loads and sums of the whole product."""
+    def _right(self, number: int, member: Member) -> Right:
+        assert isinstance(member.operation, Matmul)
+        value = Rewriter(dict(member.binding))(member.operation.rhs)
+        leaves = {
+            load: f"right factor {number} {place}"
+            for place, load in enumerate(walk((value,)))
+            if isinstance(load, Load) and self._op.k in axes_in(load.index)
+        }
+
+        def held(load: Load) -> Load | None:
+            name = leaves.get(load)
+            return None if name is None else Load(name, load.index, load.dtype)
+
+        return Right(f"acc{number}" if number else "acc", Rewriter({}, held)(value), leaves)
+
+    def lines(self, early: Sequence[str]) -> list[str]:
+        """Loads and sums of the whole product; the ``early`` ones come first after the wait."""
         length = self._group * self._tile.k
         end = self._groups * length
         body = Region(frozenset((self._op.m, self._op.n)))
@@ -93,6 +140,8 @@ class _Steps:
         first = self._loaded(body, "first", "0")
         if self._tile.weights_first:
             body.append(WAIT)
+        for line in early:
+            body.append(line)
         if self._groups == 1:
             self._add(body, first)
             return list(body.lines())
@@ -138,11 +187,6 @@ class _Steps:
         masks = {axis: f"{name}_mask" for axis, name in names.items() if axis in masked}
         return Frame(names, masks, ((op.m, tile.m), (op.n, tile.n), (k, tile.k)))
 
-    def _held(self, load: Load) -> Load | None:
-        """A load of the right factor as one of what was requested."""
-        name = self._leaves.get(load)
-        return None if name is None else Load(name, load.index, load.dtype)
-
     def _add(self, region: Region, steps: list[Step]) -> None:
         """Add the products of a group to the sums."""
         for step in steps:
@@ -154,8 +198,9 @@ class _Steps:
                 is_wide = stored is leaf.dtype
                 wide = name if is_wide else self._builder.dialect.cast(name, stored, leaf.dtype)
                 self._builder.results[held] = wide
-            right = self._factor(emitter, moved(self._right))
-            region.append(f"acc += {left} * {right}")
+            for right in self.rights:
+                factor = self._factor(emitter, moved(right.value))
+                region.append(f"{right.acc} += {left} * {factor}")
 
     def _factor(self, emitter: Emitter, value: Value) -> str:
         """A factor, rounded as the product says, in the type of the sums."""

@@ -2,15 +2,18 @@
 
     parts[tile, split] = sum of the split's steps;   acc = sum over split of parts[tile, split]
 
-The parts are added in one order, so equal inputs give equal bits.
+The parts are added in one order, so equal inputs give equal bits. If registers hold all of them,
+they are requested at once.
 """
 
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.kernels.tiles import MatmulTile
+from aotpack.ir.kernels.tiles import WARP, MatmulTile
 from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import ceil_div
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.triton.contexts import SplitContext
+
+MOST_AT_ONCE = 64  # elements of parts in a thread's registers
 
 
 def step_range(template_op: Matmul, tile: MatmulTile, *, by_steps: bool) -> str:
@@ -31,4 +34,6 @@ def split_context(kernel: Kernel, tile: MatmulTile, builder: KernelBuilder) -> S
     """The exchange memory of a kernel: a tile for each part, and a counter for each tile."""
     (parts,), (counters,) = kernel.exchange, kernel.counters
     pointer = builder.arguments.pointer
-    return SplitContext(tile.splits, pointer(parts.name), pointer(counters.name))
+    in_thread = tile.splits * tile.m * tile.n // (WARP * tile.num_warps)
+    walk = "tl.static_range" if in_thread <= MOST_AT_ONCE else "range"
+    return SplitContext(tile.splits, walk, pointer(parts.name), pointer(counters.name))

@@ -16,19 +16,22 @@ from aotpack.schedule.fusion.group import Group, always_starts, join, start
 from aotpack.schedule.fusion.groups import Groups
 from aotpack.schedule.fusion.merge_rounds import Rounds
 from aotpack.schedule.fusion.naming import kernel_name
+from aotpack.schedule.fusion.paired_products import with_second_product
 from aotpack.schedule.fusion.pressure import raises_pressure
 from aotpack.schedule.fusion.refusal import Refusal
 
 MOST_REASONS = 8  # kept for an operation, by bytes shared
 
 
-def fuse(program: Program, gpu: Gpu = H200) -> tuple[Kernel, ...]:
+def fuse(
+    program: Program, gpu: Gpu = H200, is_host: bool = False, partition: object = None
+) -> tuple[Kernel, ...]:
     """Put operations into kernels; values passed between members stay in registers.
 
     Kernels come in the order of their first members. At the end kernels that touch the same data
-    are merged.
+    are merged. Pairs of products are for GPUs alone, so not for a ``partition`` of all targets.
     """
-    groups = Groups(program)
+    groups = Groups(program, takes_pairs=not is_host and partition is None)
     for operation in program.operations:
         position, group, not_fused = _best_group(operation, groups, program)
         groups.put(position, group, operation)
@@ -79,6 +82,10 @@ def _joined(
         return Refusal.CYCLE
     if raises_pressure(own, group.read, groups.single_reader_bytes, saved):
         return Refusal.MEMORY
+    if groups.takes_pairs:
+        pair = with_second_product(group, operation, program)
+        if pair is not None:
+            return pair
     return join(group, operation, program)
 
 

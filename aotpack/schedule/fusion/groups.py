@@ -20,7 +20,8 @@ MOST_TRIED = 64  # groups that touch a buffer, the latest ones: a weight may be 
 class Groups:
     """The kernels under construction, by position; None in place of one that was merged."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, takes_pairs: bool = False) -> None:
+        self.takes_pairs = takes_pairs
         self.members: list[Group | None] = []
         self.order = GroupOrder()
         self.single_reader_bytes = single_reader_bytes(program)

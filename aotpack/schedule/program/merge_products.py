@@ -8,9 +8,11 @@ without gaps, so nothing is copied, at load or at run time. One launch fills the
 small ones would not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.packs import Packs, fits
@@ -22,6 +24,9 @@ from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Load, Value
 from aotpack.stages import Weight
 
+MOST_PAIRED_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 4}
+"""For which registers have room for the sums of two products, by the type of factors."""
+SHORTEST_SUM = 128  # of a product without a matrix unit
 PART_ALIGNMENT = 256  # bytes; each part must start where the runtime would place a weight
 
 
@@ -36,14 +41,22 @@ class Linear:
 
 
 def merge_products(
-    program: Program, state: frozenset[str] = frozenset(), packed: Packs = ()
+    program: Program,
+    state: frozenset[str] = frozenset(),
+    packed: Packs = (),
+    is_host: bool = False,
+    partition: object = None,
 ) -> Program:
     """Merge products of one left factor with several weights; the same object if there are none.
 
     Not with ``state`` that other methods of the package change, nor against what they ``packed``.
+    GPUs pair the products of a gated unit in a kernel, if rows are few.
     """
+    may_pair = not is_host and partition is None
     taken = set(state)
     for linears in _families(program):
+        if may_pair and _is_gated(linears, program):
+            continue
         groups = [tuple(one.weight for one in linears)]
         groups += [tuple(one.bias or "" for one in linears)] if linears[0].bias else []
         parts = {name for group in groups for name in group}
@@ -77,6 +90,36 @@ def _families(program: Program) -> Iterator[list[Linear]]:
         key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, dtype, linear.finish.axes[:-1])
         found.setdefault(key, []).append(linear)
     yield from (linears for linears in found.values() if len(linears) > 1)
+
+
+def can_pair(product: Matmul) -> bool:
+    """True for a product that may share a GPU's kernel with another, for all sizes."""
+    rows, depth = product.m.extent.constant, product.k.extent.constant
+    if rows is None or depth is None or depth < SHORTEST_SUM or product.batch:
+        return False
+    return rows <= MOST_PAIRED_ROWS.get(product.operand, 0)
+
+
+def _is_gated(linears: list[Linear], program: Program) -> bool:
+    """True for two products whose results meet, point by point, and that a kernel can pair."""
+    if len(linears) != 2 or not all(can_pair(one.product) for one in linears):
+        return False
+    readers = operation_uses(program.operations).readers
+    one, other = (_followers(linear.finish, readers) for linear in linears)
+    return bool(one & other)
+
+
+def _followers(finish: Pointwise, readers: Mapping[str, Sequence[Operation]]) -> set[str]:
+    """What is computed point by point from a result that nothing else reads."""
+    found, last = set[str](), finish
+    while True:
+        following = readers.get(last.target, ())
+        if len(following) != 1 or not isinstance(following[0], Pointwise):
+            return found
+        last = following[0]
+        if not known_equal(points(last.axes), points(finish.axes)):
+            return found
+        found.add(last.target)
 
 
 def _linears(program: Program) -> Iterator[Linear]:

@@ -127,7 +127,7 @@ def _variants(
 ) -> tuple[Variant, ...]:
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        few = few_rows_variants(template_op, program, strides, changed)
+        few = few_rows_variants(kernel.products, program, strides, changed)
         full = [v for v in few if v.at_most is None]
         many = matmul_variants(template_op, program, strides, gpu, fp32_precision)
         return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))

@@ -31,37 +31,41 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect
 from aotpack.ir.values import Apply, Const, Load, walk
+from aotpack.schedule.program.merge_products import SHORTEST_SUM
 
 MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
 """For which multiplying takes less time than loading, by the type of factors."""
 MOST_COLUMNS = 16  # of a matrix unit, that rows are
-SHORTEST_SUM = 128
-LEAST_WEIGHTS = 2**21  # elements, from which on memory bounds a product with a matrix unit
+LEAST_WEIGHTS = 2**20  # elements, from which on memory bounds a product with a matrix unit
 SUMS = 64  # registers of a thread
 VECTORS = 16  # of weights in a thread's registers, for several groups of steps
 ALL_VECTORS = 28  # the same, if all steps of one row are one group
 WARPS = 4
 SPLITS = (8, 6, 4, 3, 2)
+ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
+FEWER_TILES = 32  # that are enough for a sum not longer than
+SHORT_SUM = 2048
 
 
 def few_rows_variants(
-    template_op: Matmul, program: Program, strides: Strides, changed: frozenset[str]
+    products: tuple[Matmul, ...], program: Program, strides: Strides, changed: frozenset[str]
 ) -> tuple[Variant, ...]:
     """Variants up to a number of rows; the last takes all sizes if there are never more.
 
     No launch writes the weights that are not ``changed``.
     """
+    template_op = products[0]
     if not _is_plain(template_op):
         return ()
     constant = set(program.weights) - changed
-    first = all(one.buffer in constant for one in _loads(template_op))
+    first = all(one.buffer in constant for each in products for one in _loads(each))
     along_k = _steps_by_one(template_op, template_op.k, strides)
     limit = MOST_ROWS.get(template_op.operand, 0) if along_k else 0
     low, high = bounds(template_op.m.extent)
     found, rows = list[Variant](), 1
     while rows <= limit and rows < 2 * high:
         if rows >= low:
-            best, *others = _tiles(template_op, rows, first=first)
+            best, *others = _tiles(template_op, rows, len(products), first=first)
             at_most = None if high <= rows else rows
             found.append(
                 Variant(best, 1, MAX_ARCH, template_op.m.extent, at_most, others=tuple(others))
@@ -97,7 +101,7 @@ def _steps_by_one(template_op: Matmul, axis: Axis, strides: Strides) -> bool:
     return slopes == {1}
 
 
-def _tiles(template_op: Matmul, rows: int, *, first: bool) -> Iterator[MatmulTile]:
+def _tiles(template_op: Matmul, rows: int, products: int, *, first: bool) -> Iterator[MatmulTile]:
     """The best guess, then others that tuning times; each once."""
     size = template_op.operand.itemsize
     depth, width = int(template_op.k.extent), VECTOR_BYTES // size
@@ -110,9 +114,9 @@ def _tiles(template_op: Matmul, rows: int, *, first: bool) -> Iterator[MatmulTil
     for columns, across in found:
         length = WARP * width * across
         in_thread = columns * length // (WARP * WARPS)
-        if rows * in_thread <= SUMS:
+        if rows * in_thread * products <= SUMS:
             steps = ceil(depth / length)
-            vectors = steps * in_thread // width
+            vectors = steps * in_thread * products // width
             most = ALL_VECTORS if rows == 1 else VECTORS
             groups = 1 if vectors <= most else ceil(vectors / VECTORS)
             yield MatmulTile(
@@ -139,14 +143,14 @@ def _swapped(template_op: Matmul, most: int) -> Iterator[Variant]:
     n, k = template_op.n.extent.constant, int(template_op.k.extent)
     if n is None or n * k < LEAST_WEIGHTS or template_op.operand.itemsize != 2:
         return
-    tile = MatmulTile(MOST_COLUMNS, 64, 256, WARPS, 3, swapped=True)
+    tile = MatmulTile(MOST_COLUMNS, 64, 256, WARPS, 4, swapped=True)
     tiles = ceil(n / tile.n)
     if tiles > H200.multiprocessors:
-        tile = replace(tile, k=128, num_stages=4)
-    else:
+        tile = replace(tile, k=128)
+    elif tiles < (FEWER_TILES if k <= SHORT_SUM else ENOUGH_TILES):
         fitting = (s for s in SPLITS if tiles * s <= H200.multiprocessors and 2 * s * tile.k <= k)
         tile = replace(tile, splits=next(fitting, 1))
-    others = (replace(tile, num_stages=4), replace(tile, k=128, num_stages=4))
+    others = (replace(tile, num_stages=3), replace(tile, k=128), replace(tile, splits=1))
     at_most = None if most <= MOST_COLUMNS else MOST_COLUMNS
     yield Variant(
         tile,

@@ -31,7 +31,7 @@ def variants(
     right = load(weight, depth, columns) if across else load(weight, columns, depth)
     template_op = Matmul("y", (), rows, columns, depth, load(x, rows, depth), right, operand)
     strides = {"x": (Int.of(k), Int.of(1)), "w": (Int.of(sides[1]), Int.of(1))}
-    return few_rows_variants(template_op, w.program(), strides, changed)
+    return few_rows_variants((template_op,), w.program(), strides, changed)
 
 
 @pytest.mark.parametrize("operand", [BF16, F16, F32], ids=str)
@@ -60,8 +60,9 @@ def test_rows_that_are_few_for_sure_need_no_other_tile() -> None:
 
 
 def test_few_columns_share_their_sums() -> None:
-    tiles = [variants(16, n, 4096)[0].tile for n in (2048, 16384)]
-    assert [tile.splits for tile in tiles if isinstance(tile, MatmulTile)] == [4, 1]
+    sides = ((2048, 8192), (2048, 2048), (16384, 2048))
+    tiles = [variants(16, n, k)[0].tile for n, k in sides]
+    assert [tile.splits for tile in tiles if isinstance(tile, MatmulTile)] == [4, 1, 1]
     assert variants(16, 64, 256) == ()  # nor does memory bound so small a product
 
 
