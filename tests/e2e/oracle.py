@@ -8,7 +8,9 @@ and must answer there as everywhere; with ``AOTPACK_GPU_ORACLE=alone``, nothing 
 
 import copy
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,9 +53,9 @@ class NearMiss(WrongAnswer):
     """By an error alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Compiled:
-    """A model in all its forms."""
+    """A model in all its forms; its package lies in a folder as long as this lives."""
 
     module: nn.Module
     lowered: Lowered
@@ -83,12 +85,14 @@ def compile_all(
     precompiled = made.precompiled
     for schedule in made.scheduled.schedules:
         verify(schedule.program)
-    with tempfile.TemporaryDirectory() as folder:
-        write_package(precompiled, Path(folder))
-        models = {str(target): load(folder, _device(target, Path(folder))) for target in targets}
-        if ON_A_GPU:
-            models[GPU] = load(folder, 0)
-    return Compiled(module, made.lowered, made.scheduled, precompiled, models)
+    folder = Path(tempfile.mkdtemp())
+    write_package(precompiled, folder)
+    models = {str(target): load(folder, _device(target, folder)) for target in targets}
+    if ON_A_GPU:
+        models[GPU] = load(folder, 0)
+    compiled = Compiled(module, made.lowered, made.scheduled, precompiled, models)
+    weakref.finalize(compiled, shutil.rmtree, folder, ignore_errors=True)
+    return compiled
 
 
 def _device(target: Target, package: Path) -> InterpreterDevice | str:

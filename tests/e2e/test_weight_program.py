@@ -166,7 +166,8 @@ def test_a_part_of_the_weights_is_bound() -> None:
     torch.manual_seed(0)
     module = CASES["concatenation"][0]().eval()
     x = torch.randn(4, 8)
-    for target, model in compile_all(module, (x,)).models.items():
+    compiled = compile_all(module, (x,))  # its folder has the weights that are read again
+    for target, model in compiled.models.items():
         other, given = copy.deepcopy(module), on_gpu(x) if target == GPU else x
         for name in ("v", "w"):
             tensor = getattr(other, name).data.normal_()
