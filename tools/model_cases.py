@@ -63,6 +63,26 @@ def t5_encoder(batch: int, sequence: int) -> Case:
     return Part(transformers.T5EncoderModel(config)), (_tokens(batch, sequence),)
 
 
+def deberta(batch: int, sequence: int) -> Case:
+    """The size of DeBERTa-v3-base: attention by contents and by relative positions."""
+    config = transformers.DebertaV2Config(
+        vocab_size=128100,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        type_vocab_size=0,
+        relative_attention=True,
+        position_buckets=256,
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        norm_rel_ebd="layer_norm",
+        layer_norm_eps=1e-7,
+    )
+    return Part(transformers.DebertaV2Model(config)), (_tokens(batch, sequence),)
+
+
 def whisper_encoder(batch: int) -> Case:
     """The size of Whisper-base; 30 seconds of sound."""
     config = transformers.WhisperConfig(
@@ -248,6 +268,7 @@ OTHER_CASES: dict[str, Callable[[], Case]] = {
     "vit_32": lambda: vit(32),
     "gpt2_1x512": lambda: gpt2(1, 512),
     "t5_encoder_8x128": lambda: t5_encoder(8, 128),
+    "deberta_8x128": lambda: deberta(8, 128),
     "whisper_encoder_1": lambda: whisper_encoder(1),
     "mixtral_1x128": lambda: mixtral(1, 128),
     "dlrm_2048": lambda: dlrm(2048),
