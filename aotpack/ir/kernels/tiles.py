@@ -81,7 +81,7 @@ class MatmulTile:
     With ``descriptors`` the hardware's copy engine loads factors that are rectangles of memory into
     shared memory. With ``most_programs`` the kernel is persistent: at most that many programs go
     through all tiles. With ``splits`` that many programs share the sum of a tile; the last of them
-    to end adds the parts (split-K).
+    to end adds the parts (split-K). Blocks have a power of two of columns: ``n`` of 192 are two.
 
     With ``at_once`` steps, whose elements of the right factor are in registers together, sums are
     of products of single elements: the form for few rows. With ``weights_first`` these elements
@@ -101,6 +101,17 @@ class MatmulTile:
     at_once: int = 0
     weights_first: bool = False
     swapped: bool = False
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The widths of the blocks that ``n`` columns are multiplied as, side by side."""
+        bits = range(self.n.bit_length() - 1, -1, -1)
+        return tuple(1 << bit for bit in bits if self.n >> bit & 1)
+
+    @property
+    def may_split(self) -> bool:
+        """True if programs may share its sums: each has one tile, of one block."""
+        return not self.most_programs and len(self.columns) == 1
 
 
 @dataclass(frozen=True, slots=True)

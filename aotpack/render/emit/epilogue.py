@@ -9,12 +9,12 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
 def render_epilogue(
-    kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...]
+    kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...], emitter: Emitter
 ) -> tuple[str, ...]:
     """Compute and store what the members make of the template's result tile."""
     for member in kernel.members:
-        store_results(builder, member, builder.emitter, frozenset(axes))
-    return tuple(builder.root.lines())
+        store_results(builder, member, emitter, frozenset(axes))
+    return tuple(emitter.region.lines())
 
 
 def store_results(

@@ -157,6 +157,20 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsContext:
+    """A block of columns, ``offset`` behind the first of a tile: its factor, what it is made into.
+
+    Its names end in ``suffix``.
+    """
+
+    suffix: str
+    offset: int
+    block: int
+    rhs: Factor
+    epilogue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SplitContext:
     """The parts of a sum that ``splits`` programs make; ``counters`` has one for each tile.
 
@@ -182,7 +196,7 @@ class MatmulContext:
     n_extent: str
     k_extent: str
     m_block: int
-    n_block: int
+    n_block: int  # of all columns
     k_block: int
     m_masked: bool
     n_masked: bool
@@ -195,10 +209,14 @@ class MatmulContext:
     batch: tuple[tuple[str, str], ...]  # (name, expression of the program's batch number)
     batch_count: str  # "" or a factor: how many products there are
     lhs: Factor
-    rhs: Factor
+    columns: tuple[ColumnsContext, ...]
     accumulator: str
     precision: str
-    epilogue: tuple[str, ...]
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The left one, and the right one of each block of columns."""
+        return (self.lhs, *(one.rhs for one in self.columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Matrix products: operand tiles by load slots, pointwise members in the epilogue."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import points
@@ -15,7 +15,7 @@ from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epil
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
-from aotpack.render.triton.contexts import Factor, MatmulContext
+from aotpack.render.triton.contexts import ColumnsContext, Factor, MatmulContext
 from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.k_steps import Steps, in_steps, steps_of
 from aotpack.render.triton.split_sums import split_context, step_range
@@ -25,9 +25,9 @@ ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
 
 
 def output_frame(kernel: Kernel, tile: MatmulTile) -> Frame:
-    """The m x n tile of the result."""
+    """The m x n tile of the result; of several blocks of columns the first."""
     template_op, tile = _oriented(kernel, tile)
-    return _frame(template_op, tile, {template_op.m: "m", template_op.n: "n"})
+    return _frame(template_op, tile, tile.columns[0], {template_op.m: "m", template_op.n: "n"})
 
 
 def _oriented(kernel: Kernel, tile: MatmulTile) -> tuple[Matmul, MatmulTile]:
@@ -47,10 +47,14 @@ def matmul_context(
     """The context of the matmul template, without the name."""
     template_op, tile = _oriented(kernel, tile)
     steps = steps_of(template_op, tile)
-    lhs, rhs = (_factor(builder, name, template_op, tile, steps) for name in ("lhs", "rhs"))
+    factors = Factors(builder, template_op, tile, steps)
+    lhs = factors.left()
+    columns = [factors.columns(number) for number in range(len(tile.columns))]
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
-    builder.results[template_op.target] = "acc"
-    epilogue = render_epilogue(kernel, builder, template_op.axes)
+    made = tuple(
+        replace(one, epilogue=_epilogue(template_op, tile, builder, one))
+        for one in columns
+    )
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     return MatmulContext(
         name=kernel.name,
@@ -75,10 +79,9 @@ def matmul_context(
         batch=batch_numbers(template_op.batch, "batch_number"),
         batch_count="".join(f" * ({axis.extent})" for axis in template_op.batch),
         lhs=lhs,
-        rhs=rhs,
+        columns=made,
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
-        epilogue=epilogue,
     )
 
 
@@ -87,44 +90,77 @@ def precision(operand: DType, name: str) -> str:
     return f', input_precision="{name}"' if operand is DType.FLOAT32 else ""
 
 
-def _frame(template_op: Matmul, tile: MatmulTile, names: dict[Axis, str]) -> Frame:
-    blocks = {template_op.m: tile.m, template_op.n: tile.n, template_op.k: tile.k}
+def _epilogue(
+    template_op: Matmul, tile: MatmulTile, builder: KernelBuilder, columns: ColumnsContext
+) -> tuple[str, ...]:
+    """What is made of a block of columns."""
+    axes, kernel = template_op.axes, builder.kernel
+    builder.results[template_op.target] = f"acc{columns.suffix}"
+    if not columns.offset:
+        return render_epilogue(kernel, builder, axes, builder.emitter)
+    names = {template_op.m: "m", template_op.n: f"n{columns.suffix}"}
+    frame = _frame(template_op, tile, columns.block, names)
+    emitter = builder.emitter_in(frame, Region(builder.root.axes))
+    return render_epilogue(kernel, builder, axes, emitter)
+
+
+def _frame(template_op: Matmul, tile: MatmulTile, columns: int, names: dict[Axis, str]) -> Frame:
+    """The frame of a block of ``columns`` of a tile."""
+    whole = {template_op.m: tile.m, template_op.n: tile.n, template_op.k: tile.k}
     masks = {
         axis: f"{name}_mask"
         for axis, name in names.items()
-        if not known_multiple(axis.extent, blocks[axis])
+        if not known_multiple(axis.extent, whole[axis])
     }
     named = batch_names(template_op.batch) | names
+    blocks = whole | {template_op.n: columns}
     return Frame(named, masks, tuple((axis, blocks[axis]) for axis in names))
 
 
-def _factor(
-    builder: KernelBuilder,
-    name: str,
-    template_op: Matmul,
-    tile: MatmulTile,
-    steps: Steps | None,
-) -> Factor:
-    """The loads of a factor: through a descriptor where tile and factor allow it, or pointers."""
-    is_left = name == "lhs"
-    value = template_op.lhs if is_left else template_op.rhs
-    rows = {template_op.m: "m", template_op.k: "k_row"}
-    columns = {template_op.k: "k_column", template_op.n: "n"}
-    frame = _frame(template_op, tile, rows if is_left else columns)
-    if tile.descriptors:
-        starts = {template_op.m: "m_start", template_op.n: "n_start", template_op.k: "k_start"}
-        names = batch_names(template_op.batch) | starts
-        slot = described_factor(builder, name, value, template_op.operand, frame.blocks, names)
-        if slot is not None:
-            return slot
-    outer = frozenset(axis for axis, _ in frame.blocks if axis is not template_op.k)
-    if steps is None:
-        inner, before, loop = template_op.k, outer, frozenset((template_op.k,))
-    else:
-        value = Rewriter({template_op.k: steps.position()})(value)
-        frame = in_steps(frame, template_op.k, steps, f"k_step{builder.index_type}")
-        inner, before, loop = steps.lane, outer | {steps.lane}, frozenset((steps.number,))
-    return _by_pointers(builder, frame, value, template_op, inner, before, loop)
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Makes the loads of the factors of a product's tile."""
+
+    builder: KernelBuilder
+    template_op: Matmul
+    tile: MatmulTile
+    steps: Steps | None
+
+    def left(self) -> Factor:
+        """The rows of a tile."""
+        o = self.template_op
+        frame = _frame(o, self.tile, self.tile.n, {o.m: "m", o.k: "k_row"})
+        return self._loads("lhs", o.lhs, frame, "n_start")
+
+    def columns(self, number: int) -> ColumnsContext:
+        """A block of the columns of a tile, without an epilogue."""
+        o, widths = self.template_op, self.tile.columns
+        suffix = f"_{number}" if number else ""
+        names = {o.k: "k_column", o.n: f"n{suffix}"}
+        frame = _frame(o, self.tile, widths[number], names)
+        offset = sum(widths[:number])
+        start = f"(n_start + {offset})" if offset else "n_start"
+        rhs = self._loads(f"rhs{suffix}", o.rhs, frame, start)
+        return ColumnsContext(suffix, offset, widths[number], rhs, ())
+
+    def _loads(self, name: str, value: Value, frame: Frame, n_start: str) -> Factor:
+        """Through a descriptor where tile and factor allow it, or pointers."""
+        builder, o, steps = self.builder, self.template_op, self.steps
+        if self.tile.descriptors:
+            starts = {o.m: "m_start", o.n: n_start, o.k: "k_start"}
+            whole = {o.m: self.tile.m, o.n: self.tile.n, o.k: self.tile.k}
+            sides = tuple((axis, whole[axis], block) for axis, block in frame.blocks)
+            names = batch_names(o.batch) | starts
+            slot = described_factor(builder, name, value, o.operand, sides, names)
+            if slot is not None:
+                return slot
+        outer = frozenset(axis for axis, _ in frame.blocks if axis is not o.k)
+        if steps is None:
+            return _by_pointers(builder, frame, value, o, o.k, outer, frozenset((o.k,)))
+        value = Rewriter({o.k: steps.position()})(value)
+        frame = in_steps(frame, o.k, steps, f"k_step{builder.index_type}")
+        before, loop = outer | {steps.lane}, frozenset((steps.number,))
+        return _by_pointers(builder, frame, value, o, steps.lane, before, loop)
 
 
 def _by_pointers(

@@ -1,11 +1,10 @@
 """Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
 
-The model for sm_90 was fitted to medians on an H200 (89 shapes, some of them in
-docs/measurements/h200_matmul.csv): a fixed time, a time for each step of k and for each wave of
-tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
-without spills within their shared memory, with scaled steps. Long sums on sm_90 read factors
-through tensor descriptors if both are rectangles of memory: making descriptors takes 2 us, and
-steps are a third shorter.
+The model for sm_90 was fitted to medians on an H200 (21 shapes times 40 forms, in
+docs/measurements/h200_matmul_forms.csv): a fixed time, a time for each step of k and for each wave
+of tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
+without spills within their shared memory, with scaled steps. Factors that are rectangles of memory
+may be read through tensor descriptors on sm_90: making two takes 1.4 us, steps are shorter.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from aotpack.ir.kernels.blocks import described_block
 from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
-from aotpack.ir.symbolic.facts import bounds, typical
+from aotpack.ir.symbolic.facts import bounds, known_multiple, typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Quotient, Remainder
 from aotpack.ir.values import Load, walk
 
@@ -66,13 +65,13 @@ class Family:
 _WGMMA = (
     Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
     Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
-    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.34, 1.42, 0.35),
-    Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.44, 1.14, 0.24),
-    # These two are fitted to one wave; further waves cost as for 128 x 128, whose blocks share a
-    # multiprocessor and take less (docs/measurements/h200_tuning.csv).
-    Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.242, 2.1, 0.30),
-    Cost(MatmulTile(128, 64, 64, 4, 5), 1.7, 0.251, 2.0, 0.30),
-    Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.38, 2.2, 0.30),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 1.76, 0.249, 1.39, 0.19),
+    Cost(MatmulTile(64, 64, 128, 4, 5), 1.44, 0.292, 1.87, 0.45),
+    Cost(MatmulTile(64, 64, 64, 4, 8), 1.67, 0.154, 1.90, 0.37),
+    Cost(MatmulTile(64, 128, 64, 4, 8), 1.12, 0.178, 2.17, 0.57),
+    Cost(MatmulTile(64, 128, 128, 4, 4), 1.60, 0.366, 1.69, 0.58),
+    Cost(MatmulTile(128, 64, 64, 4, 5), 1.59, 0.343, 1.47, 0.09),
+    Cost(MatmulTile(128, 128, 64, 8, 3), 4.55, 0.408, 0.39, 0.49),
 )
 _MMA = (
     Cost(MatmulTile(16, 32, 256, 4, 3), 2.4, 0.5, 0.3, 0.54),
@@ -82,7 +81,19 @@ _MMA = (
     Cost(MatmulTile(64, 128, 64, 4, 3), 1.5, 0.85, 1.6, 0.25),
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
-DESCRIBED = Cost(MatmulTile(128, 256, 64, 8, 3, descriptors=True), 4.0, 0.58, 2.4, 0.30)
+DESCRIBED = Cost(
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=1), 4.05, 0.623, 2.29, 0.12
+)
+_DESCRIBED = (
+    DESCRIBED,
+    Cost(
+        MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=1), 4.53, 0.324, 0.74, 0.42
+    ),
+    Cost(MatmulTile(128, 192, 64, 8, 4, descriptors=True), 3.06, 0.508, 2.77, 0.17),
+    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True), 2.46, 0.172, 2.04, 0.52),
+    Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 3.30, 0.325, 1.71, 0.50),
+    Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 3.41, 0.702, 1.68, 0.34),
+)
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
 # products (simulated). Two tf32 parts (tf32x3) take as long and lose 0.7 to 1.5, which over several
@@ -108,14 +119,15 @@ _MORE_WGMMA = (
     MatmulTile(128, 128, 64, 8, 4),
     MatmulTile(128, 256, 64, 8, 3),
     MatmulTile(64, 256, 64, 4, 4),
-    MatmulTile(64, 64, 64, 4, 8),
+    MatmulTile(64, 128, 64, 4, 5),
     MatmulTile(64, 32, 256, 4, 3),
     MatmulTile(32, 64, 128, 4, 5),
     MatmulTile(16, 64, 256, 4, 3),
 )
 _MORE_DESCRIBED = (
     DESCRIBED.tile,
-    MatmulTile(128, 128, 64, 8, 4, descriptors=True),
+    MatmulTile(256, 128, 64, 8, 3, descriptors=True),
+    MatmulTile(64, 128, 64, 4, 4, descriptors=True),
 )
 SHORTEST_STEP = 16  # of a matrix unit
 MOST_STAGES = 6
@@ -123,14 +135,13 @@ SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
 LEAST_STEPS = 4  # of a program that shares a sum
 MOST_SHARED = 2  # programs for each multiprocessor, if they share sums
 EXCHANGE = 1.5  # microseconds to store the parts, wait for the last and add them
-LONG_SUM = 2048  # products, from which on descriptors gain more than they cost
 FAMILIES = (
     Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
     Family(
         HOPPER,
         BLACKWELL - 1,
         H200,
-        (*_WGMMA, DESCRIBED),
+        (*_WGMMA, *_DESCRIBED),
         _SINGLE_WGMMA,
         (*_MORE_WGMMA, *_MORE_DESCRIBED),
     ),
@@ -163,7 +174,7 @@ def _family_variants(
     is_single = template_op.operand is DType.FLOAT32
     table = family.costs(template_op.operand, fp32_precision)
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
-    if typical(template_op.k.extent) < LONG_SUM or not family.gpu.has_descriptors:
+    if not family.gpu.has_descriptors:
         table = tuple(cost for cost in table if not cost.tile.descriptors)
     known = () if is_single else family.more
     more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
@@ -195,7 +206,12 @@ def _with_tf32(costs: Iterable[Cost]) -> Iterator[Cost]:
 
 
 def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, strides: Strides) -> bool:
-    """False for descriptors if a factor is not a rectangle at a fixed place."""
+    """False for descriptors if a factor is no rectangle, at a fixed place for all of a program.
+
+    Blocks of columns side by side need whole tiles.
+    """
+    if len(tile.columns) > 1 and not known_multiple(template_op.n.extent, tile.n):
+        return False
     if not tile.descriptors:
         return True
     sides = (
@@ -210,7 +226,9 @@ def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, stride
             return False
         offset = dot(value.index, strides[value.buffer])
         block = described_block(offset, side, template_op.operand.itemsize)
-        if block is None or any(isinstance(leaf, Axis) for leaf in block.base.leaves()):
+        if block is None:
+            return False
+        if tile.most_programs and any(isinstance(leaf, Axis) for leaf in block.base.leaves()):
             return False
     return True
 
@@ -247,7 +265,7 @@ def _splits(cost: Cost, template_op: Matmul, family: Family, rows: int) -> Itera
     yield 1
     sides = (*template_op.batch, template_op.n, template_op.k)
     is_fixed = all(axis.extent.constant is not None for axis in sides)
-    if not is_fixed or cost.tile.descriptors or rows >= ROW_STEPS[-1]:
+    if not is_fixed or not cost.tile.may_split or rows >= ROW_STEPS[-1]:
         return
     depth = int(template_op.k.extent)
     steps = ceil(depth / cost.tile.k)
@@ -279,14 +297,14 @@ def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, 
 def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu, digit: int) -> MatmulTile:
     """The tile with k no longer than the product needs, and within the lowest ``digit`` of k.
 
-    With descriptors, a program for each multiprocessor makes them once and goes through all tiles.
+    ``most_programs`` are those of a multiprocessor before, of all after.
     """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
     depth, stages = min(tile.k, shortest), tile.num_stages
     if digit and digit % SHORTEST_STEP == 0:
         within = min(depth, digit & -digit)
         stages, depth = max(stages, min(MOST_STAGES, stages * depth // within)), within
-    programs = gpu.multiprocessors if tile.descriptors else 0
+    programs = tile.most_programs * gpu.multiprocessors
     return replace(tile, k=depth, num_stages=stages, most_programs=programs)
 
 

@@ -20,6 +20,7 @@ from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.render import render
 from aotpack.runtime import load
 from aotpack.schedule import schedule
+from aotpack.schedule.memory.partial_sums import with_partial_sums
 from aotpack.schedule.tiles.matmul import DESCRIBED
 from aotpack.stages import Lowered, Rendered
 from aotpack.target import INTERPRETER, Target
@@ -28,6 +29,8 @@ from tests.ptx import ptx
 HOPPER = Target("cuda", 90)
 TILE = MatmulTile(64, 32, 32, 4, 2, descriptors=True)
 PERSISTENT = replace(TILE, most_programs=3)
+SHARED = replace(TILE, k=16, splits=2)
+WIDE = replace(TILE, n=48)  # blocks of 32 and of 16 columns
 COPY = "cp.async.bulk.tensor"  # what the hardware's copy engine is asked by
 Form = Callable[..., torch.Tensor]
 
@@ -51,7 +54,8 @@ def on_tile(form: Form, args: tuple[torch.Tensor, ...], tile: MatmulTile) -> Ren
             replace(variant, tile=tile) if isinstance(variant.tile, MatmulTile) else variant
             for variant in kernel.variants
         )
-        return replace(kernel, variants=tuple(variants))
+        bare = replace(kernel, variants=tuple(variants), exchange=(), counters=())
+        return with_partial_sums(bare, made.schedule.program)
 
     lowered = pipeline.lower(pipeline.Build(Source(Call(form), args)).traced)
     assert isinstance(lowered, Lowered)
@@ -92,11 +96,24 @@ def test_blocks_hold_what_pointers_read(name: str) -> None:
     torch.manual_seed(0)
     form, args, count = CASES[name]
     expected = form(*args).float()
-    for tile in (TILE, PERSISTENT):
+    for tile in (TILE, PERSISTENT, SHARED):
         product = on_tile(form, args, tile)
         text = "".join(kernel.text for kernel in product.kernels)
         assert text.count("make_tensor_descriptor") == count
         torch.testing.assert_close(answer(product, args).float(), expected, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("tile", [WIDE, replace(WIDE, descriptors=False)], ids=["boxes", "pointers"])
+@pytest.mark.parametrize("name", ["rows", "epilogue", "batch"])
+def test_columns_that_are_no_power_of_two_are_two_blocks(name: str, tile: MatmulTile) -> None:
+    torch.manual_seed(0)
+    form, args, count = CASES[name]
+    product = on_tile(form, args, tile)
+    (kernel,) = product.kernels
+    assert kernel.text.count("tl.dot(") == 2
+    assert kernel.text.count("make_tensor_descriptor") == (count + 1) * tile.descriptors
+    expected = form(*args).float()
+    torch.testing.assert_close(answer(product, args).float(), expected, rtol=2e-3, atol=2e-2)
 
 
 @pytest.mark.row("C:F24", "C:F22")

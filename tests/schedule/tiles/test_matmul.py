@@ -77,11 +77,19 @@ def test_long_sums_of_many_rows_read_their_factors_through_descriptors() -> None
         assert chosen(found, arch, 8192).descriptors is (arch == 90)
 
 
+def test_columns_that_fill_no_power_of_two_fill_a_wave_instead() -> None:
+    """32 x 4 tiles of 128 x 192 are a wave; 32 x 3 of 128 x 256 are three quarters of one."""
+    tile = chosen(product(4096, 768, 3072, BF16), 90, 4096)
+    assert tile.n == 192 and tile.columns == (128, 64)
+    partial = product(4096, 800, 3072, BF16)  # 192 divides 768, not 800
+    assert len(chosen(partial, 90, 4096).columns) == 1
+
+
 @pytest.mark.row("C:F24", "C:F17")
 @pytest.mark.parametrize(
     ("n", "k", "operand", "given"),
     [
-        (4096, 768, BF16, BF16),  # a short sum
+        (4096, 64, BF16, BF16),  # a short sum
         (4096, 4100, BF16, BF16),  # rows begin at any multiple of 8 bytes
         (4096, 4096, BF16, F32),  # elements are rounded on their way
         (4096, 4096, F32, F32),
