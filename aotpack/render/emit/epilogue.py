@@ -9,9 +9,10 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 
 
 def render_epilogue(
-    kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...], emitter: Emitter
+    kernel: Kernel, builder: KernelBuilder, axes: tuple[Axis, ...], other: Emitter | None = None
 ) -> tuple[str, ...]:
-    """Compute and store what the members make of the template's result tile."""
+    """Compute and store what the members make of the template's result tile, or an ``other``."""
+    emitter = other or builder.emitter
     for member in kernel.members:
         store_results(builder, member, emitter, frozenset(axes))
     return tuple(emitter.region.lines())

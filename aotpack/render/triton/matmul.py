@@ -52,8 +52,7 @@ def matmul_context(
     columns = [factors.columns(number) for number in range(len(tile.columns))]
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
     made = tuple(
-        replace(one, epilogue=_epilogue(template_op, tile, builder, one))
-        for one in columns
+        replace(one, epilogue=_epilogue(template_op, tile, builder, one)) for one in columns
     )
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     return MatmulContext(

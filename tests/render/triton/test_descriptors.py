@@ -103,7 +103,9 @@ def test_blocks_hold_what_pointers_read(name: str) -> None:
         torch.testing.assert_close(answer(product, args).float(), expected, rtol=2e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize("tile", [WIDE, replace(WIDE, descriptors=False)], ids=["boxes", "pointers"])
+@pytest.mark.parametrize(
+    "tile", [WIDE, replace(WIDE, descriptors=False)], ids=["boxes", "pointers"]
+)
 @pytest.mark.parametrize("name", ["rows", "epilogue", "batch"])
 def test_columns_that_are_no_power_of_two_are_two_blocks(name: str, tile: MatmulTile) -> None:
     torch.manual_seed(0)
