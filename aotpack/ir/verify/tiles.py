@@ -95,7 +95,7 @@ def check_split_sums(schedule: Schedule) -> None:
 def _can_share(kernel: Kernel, variant: Variant, tile: Tile) -> bool:
     template_op = kernel.template_op
     if isinstance(tile, MatmulTile) and isinstance(template_op, Matmul):
-        return not tile.most_programs and template_op.k.extent.constant is not None
+        return tile.may_split and template_op.k.extent.constant is not None
     assert isinstance(tile, AttentionTile)
     attention = with_grouped_heads(kernel, tile.heads)[1]
     tiles = row_tiles(attention, tile)
