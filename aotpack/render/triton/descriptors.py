@@ -8,7 +8,8 @@ out elements beyond a border, and fills them with zeros. A factor whose rows run
 axis is loaded as stored, and transposed on its way into the product.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import dot
@@ -27,12 +28,13 @@ def described_factor(
     name: str,
     value: Value,
     operand: DType,
-    sides: Sequence[tuple[Axis, int, int]],
+    sides: Sequence[tuple[Axis, int]],
     starts: dict[Axis, str],
+    lengths: Mapping[Axis, int] = MappingProxyType({}),
 ) -> Factor | None:
     """The lines that load a factor called ``name`` as a block; None where it is no block.
 
-    ``sides`` are axes with the length of a tile, whose multiples tiles begin at, and of the block.
+    ``sides`` are axes with the length of a tile; ``lengths`` those of a block that is a part of it.
     Elements are not rounded: they have the type ``operand`` already. ``starts`` are the names of
     the first indices of blocks, and of uniform indices.
     """
@@ -41,29 +43,27 @@ def described_factor(
     if builder.arguments.dtype(value.buffer) is not operand:
         return None
     offset = dot(value.index, builder.schedule.strides[value.buffer])
-    tiles = [(axis, tile) for axis, tile, _ in sides]
-    block = described_block(offset, tiles, operand.itemsize)
+    block = described_block(offset, sides, operand.itemsize)
     if block is None:
         return None
-    lengths = {axis: length for axis, _, length in sides}
     region = Region(frozenset(starts))
     emitter = builder.emitter_in(Frame(starts, {}, ()), region)
     made = _made(emitter, value.buffer, block, lengths)
     lines = (*region.lines(), f"{name}_block = {made}")
     places = ", ".join(emitter.index(one.start) for one in block.dimensions)
     text = f"{name}_block.load([{places}])"
-    if [one.axis for one in block.dimensions] != [axis for axis, _ in tiles]:
+    if [one.axis for one in block.dimensions] != [axis for axis, _ in sides]:
         text += ".T"
     is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
     before, setup = (lines, ()) if is_fixed else ((), lines)
     return Factor(before, setup, (f"{name} = {text}",), name)
 
 
-def _made(emitter: Emitter, buffer: str, block: Block, boxes: dict[Axis, int]) -> str:
+def _made(emitter: Emitter, buffer: str, block: Block, lengths: Mapping[Axis, int]) -> str:
     """The expression that makes a descriptor."""
     pointer = emitter.arguments.pointer(buffer)
     base = f"{pointer} + {emitter.index(block.base)}" if block.base.terms else pointer
     sizes = ", ".join(emitter.index(one.size) for one in block.dimensions)
     strides = ", ".join(emitter.index(one.stride) for one in block.dimensions)
-    lengths = ", ".join(str(boxes[one.axis]) for one in block.dimensions)
-    return f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{lengths}])"
+    box = ", ".join(str(lengths.get(one.axis, one.length)) for one in block.dimensions)
+    return f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{box}])"

@@ -148,9 +148,9 @@ class Factors:
         if self.tile.descriptors:
             starts = {o.m: "m_start", o.n: n_start, o.k: "k_start"}
             whole = {o.m: self.tile.m, o.n: self.tile.n, o.k: self.tile.k}
-            sides = tuple((axis, whole[axis], block) for axis, block in frame.blocks)
-            names = batch_names(o.batch) | starts
-            slot = described_factor(builder, name, value, o.operand, sides, names)
+            sides = [(axis, whole[axis]) for axis, _ in frame.blocks]
+            names, lengths = batch_names(o.batch) | starts, dict(frame.blocks)
+            slot = described_factor(builder, name, value, o.operand, sides, names, lengths)
             if slot is not None:
                 return slot
         outer = frozenset(axis for axis, _ in frame.blocks if axis is not o.k)
