@@ -48,12 +48,9 @@ def matmul_context(
     template_op, tile = _oriented(kernel, tile)
     steps = steps_of(template_op, tile)
     factors = Factors(builder, template_op, tile, steps)
-    lhs = factors.left()
-    columns = [factors.columns(number) for number in range(len(tile.columns))]
+    lhs, columns = factors.left(), factors.all_columns()
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
-    made = tuple(
-        replace(one, epilogue=_epilogue(template_op, tile, builder, one)) for one in columns
-    )
+    columns = [replace(one, epilogue=factors.epilogue(one)) for one in columns]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     return MatmulContext(
         name=kernel.name,
@@ -78,7 +75,7 @@ def matmul_context(
         batch=batch_numbers(template_op.batch, "batch_number"),
         batch_count="".join(f" * ({axis.extent})" for axis in template_op.batch),
         lhs=lhs,
-        columns=made,
+        columns=tuple(columns),
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
     )
@@ -87,20 +84,6 @@ def matmul_context(
 def precision(operand: DType, name: str) -> str:
     """The argument for the precision of float32 products; 16-bit products have only one."""
     return f', input_precision="{name}"' if operand is DType.FLOAT32 else ""
-
-
-def _epilogue(
-    template_op: Matmul, tile: MatmulTile, builder: KernelBuilder, columns: ColumnsContext
-) -> tuple[str, ...]:
-    """What is made of a block of columns."""
-    axes, kernel = template_op.axes, builder.kernel
-    builder.results[template_op.target] = f"acc{columns.suffix}"
-    if not columns.offset:
-        return render_epilogue(kernel, builder, axes, builder.emitter)
-    names = {template_op.m: "m", template_op.n: f"n{columns.suffix}"}
-    frame = _frame(template_op, tile, columns.block, names)
-    emitter = builder.emitter_in(frame, Region(builder.root.axes))
-    return render_epilogue(kernel, builder, axes, emitter)
 
 
 def _frame(template_op: Matmul, tile: MatmulTile, columns: int, names: dict[Axis, str]) -> Frame:
@@ -141,6 +124,20 @@ class Factors:
         start = f"(n_start + {offset})" if offset else "n_start"
         rhs = self._loads(f"rhs{suffix}", o.rhs, frame, start)
         return ColumnsContext(suffix, offset, widths[number], rhs, ())
+
+    def all_columns(self) -> list[ColumnsContext]:
+        """The blocks of columns, side by side."""
+        return [self.columns(number) for number in range(len(self.tile.columns))]
+
+    def epilogue(self, columns: ColumnsContext) -> tuple[str, ...]:
+        """What is made of a block of columns."""
+        o, builder, emitter = self.template_op, self.builder, self.builder.emitter
+        builder.results[o.target] = f"acc{columns.suffix}"
+        if columns.offset:
+            names = {o.m: "m", o.n: f"n{columns.suffix}"}
+            frame = _frame(o, self.tile, columns.block, names)
+            emitter = builder.emitter_in(frame, Region(builder.root.axes))
+        return render_epilogue(builder.kernel, builder, o.axes, emitter)
 
     def _loads(self, name: str, value: Value, frame: Frame, n_start: str) -> Factor:
         """Through a descriptor where tile and factor allow it, or pointers."""
