@@ -54,7 +54,7 @@ def attention_context(
     builder.results[o.target] = "whole" if tile.most_programs else "acc"
     keys = slots.range_of_keys()
     split = _split_context(kernel, o, tile, builder) if tile.most_programs else None
-    epilogue = render_epilogue(kernel, builder, o.axes, builder.emitter)
+    epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
         builder.arguments.use_sizes(axis.extent)
     return AttentionContext(
