@@ -48,12 +48,16 @@ class Family:
     single: tuple[Cost, ...]
     more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
     rate: float = BYTES_PER_MICROSECOND
+    windows: tuple[Cost, ...] = ()  # tiles for 16-bit windows, if they have costs of their own
 
-    def costs(self, operand: DType, fp32_precision: str) -> tuple[Cost, ...]:
+    def costs(
+        self, operand: DType, fp32_precision: str, *, are_windows: bool = False
+    ) -> tuple[Cost, ...]:
         """The tiles for factors of a type."""
+        half = self.windows if are_windows and self.windows else self.half
         if operand is not DType.FLOAT32:
-            return self.half
-        return tuple(_with_tf32(self.half)) if fp32_precision == "tf32" else self.single
+            return half
+        return tuple(_with_tf32(half)) if fp32_precision == "tf32" else self.single
 
     def run_by(self, gpu: Gpu) -> "Family":
         """The family on another GPU, if that is one of its architectures."""
@@ -72,6 +76,19 @@ _WGMMA = (
     Cost(MatmulTile(64, 128, 128, 4, 4), 1.60, 0.366, 1.69, 0.58),
     Cost(MatmulTile(128, 64, 64, 4, 5), 1.59, 0.343, 1.47, 0.09),
     Cost(MatmulTile(128, 128, 64, 8, 3), 4.55, 0.408, 0.39, 0.49),
+)
+# Windows of images take longer steps: each lane computes addresses and compares borders
+# (docs/measurements/h200_window_tiles.csv).
+_WINDOWS = (
+    Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.38, 0.3, 0.54),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.56, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 0.46, 0.44, 1.42, 0.35),
+    Cost(MatmulTile(64, 64, 128, 4, 5), 1.01, 0.57, 1.14, 0.24),
+    Cost(MatmulTile(64, 128, 64, 4, 5), 1.9, 0.35, 2.1, 0.30),
+    Cost(MatmulTile(128, 64, 64, 8, 4), 1.7, 0.36, 2.0, 0.30),
+    Cost(MatmulTile(128, 128, 64, 8, 3), 2.5, 0.45, 2.2, 0.30),
+    Cost(MatmulTile(64, 256, 64, 8, 3), 2.5, 0.44, 2.2, 0.30),
+    Cost(MatmulTile(128, 256, 64, 8, 3), 4.0, 0.70, 2.4, 0.30),
 )
 _MMA = (
     Cost(MatmulTile(16, 32, 256, 4, 3), 2.4, 0.5, 0.3, 0.54),
@@ -144,6 +161,7 @@ FAMILIES = (
         (*_WGMMA, *_DESCRIBED),
         _SINGLE_WGMMA,
         (*_MORE_WGMMA, *_MORE_DESCRIBED),
+        windows=_WINDOWS,
     ),
     Family(BLACKWELL, LATER - 1, B200, _WGMMA, _SINGLE_WGMMA, _MORE_WGMMA),
     Family(LATER, MAX_ARCH, RTX_PRO_6000, _MMA, _SINGLE_MMA, _MORE_MMA),
@@ -172,14 +190,14 @@ def _family_variants(
 ) -> Iterable[Variant]:
     """Each row count ends a range; neighbouring ranges with equal tiles become one."""
     is_single = template_op.operand is DType.FLOAT32
-    table = family.costs(template_op.operand, fp32_precision)
+    digit = _lowest_digit(template_op, strides)
+    table = family.costs(template_op.operand, fp32_precision, are_windows=_is_by_steps(digit))
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
     if not family.gpu.has_descriptors:
         table = tuple(cost for cost in table if not cost.tile.descriptors)
     known = () if is_single else family.more
     more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
     more = [tile for tile in more if family.gpu.has_descriptors or not tile.descriptors]
-    digit = _lowest_digit(template_op, strides)
     rows = template_op.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
@@ -301,7 +319,7 @@ def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu, digit: int) -> Matm
     """
     shortest = max(16, 1 << max(0, typical(template_op.k.extent) - 1).bit_length())
     depth, stages = min(tile.k, shortest), tile.num_stages
-    if digit and digit % SHORTEST_STEP == 0:
+    if _is_by_steps(digit):
         within = min(depth, digit & -digit)
         stages, depth = max(stages, min(MOST_STAGES, stages * depth // within)), within
     programs = tile.most_programs * gpu.multiprocessors
@@ -319,6 +337,11 @@ def _lowest_digit(template_op: Matmul, strides: Strides) -> int:
             for atom in dot(value.index, strides[value.buffer]).atoms():
                 found = gcd(found, _divisor(atom, template_op.k))
     return found
+
+
+def _is_by_steps(digit: int) -> bool:
+    """True for sums whose steps keep to one value of the digits above the lowest."""
+    return digit > 0 and digit % SHORTEST_STEP == 0
 
 
 def _divisor(atom: Atom | None, k: Axis) -> int:
