@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aotpack.ir.buffers import Buffer, Update
 from aotpack.ir.origin import Origin
-from aotpack.ir.program import Operation, Program, SizeRead, reads, targets
+from aotpack.ir.program import Control, Operation, Program, SizeRead, reads, targets
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.uses import integers, operation_uses
 
@@ -87,6 +87,8 @@ def _earliest(program: Program, by_size: Mapping[Var, Count]) -> dict[str, int]:
 
 def _sizes_of(operation: Operation, buffers: Mapping[str, Buffer]) -> set[Var]:
     shapes = [size for name in targets(operation) for size in buffers[name].shape]
+    parts = operation.parts if isinstance(operation, Control) else ()
+    shapes += [size for part in parts for each in part.buffers.values() for size in each.shape]
     leaves = (leaf for one in (*integers(operation), *shapes) for leaf in one.leaves())
     return {leaf for leaf in leaves if isinstance(leaf, Var)}
 
@@ -122,8 +124,9 @@ def _part(
 ) -> Program:
     """The program inside of ``level`` reads."""
     inside = [name for name, names in exported.items() if len(names) > level]
+    new = tuple(size for size, read in levels.sizes.items() if read <= level)
     operations = [
-        operation
+        _with_sizes(operation, new)
         for operation, own in zip(program.operations, levels.operations, strict=True)
         if own == level
     ]
@@ -142,7 +145,6 @@ def _part(
         return replace(
             program, buffers={name: buffers[name] for name in known}, operations=tuple(operations)
         )
-    new = (size for size, read in levels.sizes.items() if read <= level)
     return Program(
         (*program.sizes, *new),
         {name: buffers[name] for name in (*inputs, *made.producers)},
@@ -152,6 +154,21 @@ def _part(
         (),
         updates=updates,
     )
+
+
+def _with_sizes(operation: Operation, new: tuple[Var, ...]) -> Operation:
+    """The operation with the read sizes known to the parts inside of it."""
+    if not isinstance(operation, Control):
+        return operation
+    parts = (
+        replace(
+            part,
+            sizes=(*part.sizes, *new),
+            operations=tuple(_with_sizes(each, new) for each in part.operations),
+        )
+        for part in operation.parts
+    )
+    return operation.with_parts(tuple(parts))
 
 
 def _read(counts: tuple[Count, ...], levels: _Levels, level: int, rest: Program) -> SizeRead:

@@ -61,12 +61,13 @@ class Sizes:
     """The dynamic sizes of a program, by torch's symbol name.
 
     ``defined`` are the symbols for sizes inside branches and loops. ``counted`` are those of the
-    ``variables`` that data decide.
+    ``variables`` that data decide, and ``outside`` all that calls outside of those yield.
     """
 
     variables: Mapping[str, Var]
     defined: dict[str, Int] = field(default_factory=dict)
     counted: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()
 
     def knows(self, value: Any) -> bool:
         """True for a number that is computed from sizes alone."""
@@ -144,7 +145,10 @@ class Sizes:
         if symbol in self.defined:
             return self.defined[symbol]
         if symbol not in self.variables:
-            raise UnsupportedError(f"a size ({symbol}) depends on the data in a tensor")
+            shown = f"a size ({symbol}) depends on the data in a tensor"
+            if symbol not in self.outside:
+                shown += "; torch.cond and loops can use such a size, not compute or return one"
+            raise UnsupportedError(shown)
         return Int.of(self.variables[symbol])
 
 

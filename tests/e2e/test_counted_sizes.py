@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import aotpack
@@ -91,6 +93,20 @@ def ends(x: torch.Tensor, n: torch.Tensor) -> Any:
     return x[: n.item()] * 2, x[n.item() :].sum(0)
 
 
+def bodies(x: torch.Tensor, n: torch.Tensor) -> Any:
+    """Branches and loops behind reads, whose operands have fixed or counted sizes."""
+    chosen, zero = x[x > 0], torch.zeros((), dtype=torch.int64)
+    total = torch.cond(torch.bincount(n)[2] > 1, lambda s: s + 1, lambda s: s * 2, (x.sum(),))
+    turns, rows = while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * 2), (zero, chosen))
+    deep = torch.cond(
+        total > 3,
+        lambda t, y: torch.cond(y.sum() > 9, lambda t, y: t - y.sum(), lambda t, y: -t, (t, y)),
+        lambda t, y: t * 3,
+        (total, chosen),
+    )
+    return turns, rows, *scan(lambda c, a: (c + a, c * a), chosen.sum(), x[0, :2], dim=0), deep
+
+
 NONE, ALL = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
 CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (selections, [(X, ROWS), (X.abs(), ALL), (-X.abs(), NONE), (X, NONE)]),
@@ -102,6 +118,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (experts, [(X, torch.tensor(n)) for n in ([2, 0, 1, 0], [1, 1, 1, 1])]),
     (ends, [(X, torch.tensor(k)) for k in (1, -1, 0, 9, -9)]),
     (products, [(X, ROWS), (X, NONE), (X, ALL)]),
+    (bodies, [(X.abs(), torch.tensor([0, 2])), (-X.abs(), torch.tensor([2, 2]))]),
 ]
 
 
@@ -193,6 +210,38 @@ def test_sizes_outside_of_their_ranges_and_conditions() -> None:
 def test_refuses(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(AotpackError, match=message):
         aotpack.compile(Function(function, 1), (X,), target="cpu")
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer whose input waits for a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(6, 5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.layer(x * x[x > 0].sum())[0]
+
+
+@pytest.mark.row("S:A13")
+def test_recurrent_layers_behind_reads() -> None:
+    compiled = compile_all(Recurrent(), (X,))
+    for x in (X, -X.abs()):
+        agree(compiled, (x,))
+
+
+class Inside(nn.Module):
+    """A body that yields a size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,))
+
+
+@pytest.mark.row("S:A13")
+def test_bodies_yield_no_sizes() -> None:
+    words = "torch.cond and loops can use such a size, not compute or return one"
+    with pytest.raises(AotpackError, match=rf"index.Tensor: .*{words}  \(.*py:\d+: .*torch.cond"):
+        aotpack.compile(Inside(), (X,), target="cpu")
 
 
 class Gram(nn.Module):

@@ -69,8 +69,11 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
     variables = dict(sizes.variables)
     found = replace(sizes, variables=variables)
     used = _used_as_sizes(program.graph)
+    outside: set[str] = set()
     for node in program.graph.nodes:
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            if node.target not in CONTROL:
+                outside.add(str(symbol))
             place = _place(node, path)
             if place is None or (place[1] is None and str(symbol) not in used):
                 continue
@@ -81,7 +84,8 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
             size = _ranged(name, program.range_constraints.get(symbol), _most(node, found))
             variables[str(symbol)], sources[str(symbol)] = size, node
             bindings[node] = (*bindings.get(node, ()), Binding(size, *place))
-    return replace(found, counted=frozenset(sources)), Counted(bindings, sources)
+    found = replace(found, counted=frozenset(sources), outside=frozenset(outside))
+    return found, Counted(bindings, sources)
 
 
 def with_counted(
