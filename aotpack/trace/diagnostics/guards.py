@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.facts import known_lt, known_nonnegative
-from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.ir.symbolic.integers import Int, Var, operand
 from aotpack.stages import GraphNode, Ref, TensorSpec
 
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
@@ -145,4 +145,4 @@ def _admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict
 
 
 def _readable(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str:
-    return _SIZE.sub(lambda match: str(shapes[match[1]][int(match[2])]), guard)
+    return _SIZE.sub(lambda match: operand(shapes[match[1]][int(match[2])]), guard)

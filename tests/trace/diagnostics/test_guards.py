@@ -46,6 +46,24 @@ def test_refuses(trace_function, forward, spec, message):
         trace_function(forward, torch.randn(8, 4), dynamic_shapes={"x": spec})
 
 
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize("low", [1, 2])
+def test_a_derived_size_is_an_operand(trace_function, low):
+    """torch.export takes a slice of one element for one that broadcasts."""
+    args = (torch.randn(5), torch.randn(11))
+    n = Dim("n", min=low, max=64)
+    spec = {"x": {0: n}, "y": {0: 2 * n + 1}}
+
+    def forward(self, x, y):
+        return x + y[1::2]
+
+    if low == 2:
+        assert trace_function(forward, *args, dynamic_shapes=spec)
+        return
+    with pytest.raises(TraceError, match=r"\n  \(\(2\*n \+ 1\) // 2\) >= 2  \(not for n=1\)"):
+        trace_function(forward, *args, dynamic_shapes=spec)
+
+
 @pytest.mark.row("S:A13")
 @pytest.mark.parametrize("low", [1, 2])
 def test_a_size_that_would_be_negative(trace_function, low):
