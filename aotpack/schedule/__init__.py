@@ -69,8 +69,10 @@ def schedule(
     if own and targets and all(any(one.takes(t.arch) for one in own) for t in targets):
         *others, last = own  # no target takes the general one
         own, result = tuple(others), last.schedule
-    weights = in_memory_order(lowered.weights, draft.program.packed)
-    weights = with_staged(weights, (result, *(one.schedule for one in own)))
+    schedules = (result, *(one.schedule for one in own))
+    used = {packed.name for schedule in schedules for packed in schedule.program.packed}
+    packs = (packed for packed in draft.program.packed if packed.name in used)
+    weights = with_staged(in_memory_order(lowered.weights, tuple(packs)), schedules)
     return Scheduled(lowered.signature, weights, lowered.golden, result, own)
 
 

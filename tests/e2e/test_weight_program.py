@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from aotpack.runtime import Model, WeightError
+from aotpack.target import CPU, INTERPRETER, Target
 
 from .oracle import GPU, agree, compile_all, on_gpu, tensors
 
@@ -177,3 +178,29 @@ def test_a_part_of_the_weights_is_bound() -> None:
         with pytest.raises(WeightError, match="'v' is float32"):
             model.bind_weights(wrong, strict=False)
         check(model(given), other(x), target)
+
+
+class Projections(nn.Module):
+    """Three products of one input, of many rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(64, 64) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.q(x).exp(), self.k(x).sin(), self.v(x).cos()
+
+
+@pytest.mark.parametrize("targets", [(CPU,), (CPU, INTERPRETER)], ids=["alone", "shared"])
+def test_panels_of_merged_products_are_bound_as_parts(targets: tuple[Target, ...]) -> None:
+    """A package for processors alone has no other reader of the weights behind panels."""
+    torch.manual_seed(0)
+    module, x = Projections().eval(), torch.randn(17, 64)
+    compiled = compile_all(module, (x,), targets=targets)
+    agree(compiled, (x,))
+    for target, model in compiled.models.items():
+        other = copy.deepcopy(module)
+        given = on_gpu(x) if target == GPU else x
+        for name in ("k.weight", "v.bias"):
+            tensor = other.get_parameter(name).data.normal_()
+            check(bound(model, {name: tensor})(given), other(x), target)
