@@ -80,6 +80,7 @@ def attention_context(
         query=query,
         blocks=blocks,
         keys=keys,
+        sums_late=tile.is_for_few,
         split=split,
         epilogue=epilogue,
     )

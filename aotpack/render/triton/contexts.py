@@ -308,5 +308,6 @@ class AttentionContext:
     query: str
     blocks: tuple[KeyBlock, ...]
     keys: KeyRangeContext
+    sums_late: bool  # each column of a step has a sum of its own until all keys are seen
     split: KeySplitContext | None
     epilogue: tuple[str, ...]

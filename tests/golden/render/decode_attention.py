@@ -22,7 +22,7 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
     i_mask = i < 2
     t1 = tl.load(q_ptr + 128*g1 + 64*i + d_row, mask=i_mask, other=0)
     top = tl.full([16, 1], float("-inf"), tl.float32)
-    weight = tl.zeros([16, 1], tl.float32)
+    weight = tl.zeros([16, 64], tl.float32)
     acc = tl.zeros([16, 64], tl.float32)
     j_first = 0
     j_end = 2048
@@ -38,10 +38,12 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
         base = tl.where(new_top == float("-inf"), 0.0, new_top)
         probability = tl.exp2(logits * 0.18033688011112042 - base)
         shrink = tl.exp2(top - base)
-        weight = weight * shrink + tl.sum(probability, 1)[:, None]
+        weight = weight * shrink + probability
         t3 = tl.load(v_ptr + 131072*g1 + e + 64*j_column)
         acc = tl.dot(probability.to(tl.bfloat16), t3, acc * shrink)
         top = new_top
+    weight = tl.sum(weight, 1)[:, None]
+    gdc_launch_dependents()
     stored = tl.arange(0, 16)[:, None]
     place = scaled_dot_product_attention_parts_ptr + (number * splits + split) * 128 + stored * 64 + e
     statistics = scaled_dot_product_attention_parts_ptr + 33792 + (number * splits + split) * 4 + stored
@@ -74,4 +76,3 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
         row = (first_i + tl.arange(0, 2))[:, None]
         tl.store(out_ptr + 256*g0 + 128*g1 + 64*row + e, whole.to(tl.bfloat16))
         tl.store(scaled_dot_product_attention_arrived_ptr + number, 0)
-    gdc_launch_dependents()
