@@ -9,7 +9,7 @@ from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Value
+from aotpack.ir.values import Load, Value
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -22,6 +22,7 @@ from aotpack.render.triton.contexts import (
     KeyBlock,
     KeyRangeContext,
     KeySplitContext,
+    QueryContext,
     TileAxis,
 )
 from aotpack.render.triton.descriptors import described_factor
@@ -134,12 +135,27 @@ class _Slots:
         made = (line for one in self._described.values() for line in (*one.before, *one.setup))
         return (*lines, *made)
 
-    def query(self) -> str:
-        """The query tile, loaded once."""
+    def query(self) -> QueryContext:
+        """The query tile, loaded once; for few queries, with each block of keys (lines of a step).
+
+        A load before the loop would be awaited before keys are requested.
+        """
         o = self._o
-        frame = _frame(o, self._tile, {o.i: "i", o.d: "d_row"})
-        emitter = self._builder.emitter_in(frame, self._before["query"])
-        return emitter.operand(o.query, o.operand, o.d)
+        is_stepped = self._tile.is_for_few and self._is_loaded(o.query)
+        frame = _frame(o, self._tile, {o.i: "i", o.d: "d_step" if is_stepped else "d_row"})
+        before = self._before["query"]
+        if not is_stepped:
+            emitter = self._builder.emitter_in(frame, before)
+            return QueryContext((), emitter.operand(o.query, o.operand, o.d))
+        step = Region(before.axes)
+        name = self._builder.emitter_in(frame, step).operand(o.query, o.operand, o.d)
+        return QueryContext(tuple(step.lines()), name)
+
+    def _is_loaded(self, value: Value) -> bool:
+        """True for elements of the product's type that are in memory."""
+        if not isinstance(value, Load) or self._builder.resolve(value) is not None:
+            return False
+        return self._builder.arguments.dtype(value.buffer) is self._o.operand
 
     def block(self, *, edge: bool) -> KeyBlock:
         """One step over keys; without ``edge`` no key is checked against the end."""

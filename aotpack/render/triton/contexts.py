@@ -256,6 +256,14 @@ class KeyBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryContext:
+    """The tile of queries: ``lines`` load it in each step, if not before all of them."""
+
+    lines: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeyRangeContext:
     """Positions: the mask allows no keys before ``lowest`` or behind ``highest``.
 
@@ -305,7 +313,7 @@ class AttentionContext:
     accumulator: str
     precision: str
     setup: tuple[str, ...]
-    query: str
+    query: QueryContext
     blocks: tuple[KeyBlock, ...]
     keys: KeyRangeContext
     sums_late: bool  # each column of a step has a sum of its own until all keys are seen

@@ -20,7 +20,6 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
     d_column = tl.arange(0, 64)[:, None]
     e = tl.arange(0, 64)[None, :]
     i_mask = i < 2
-    t1 = tl.load(q_ptr + 128*g1 + 64*i + d_row, mask=i_mask, other=0)
     top = tl.full([16, 1], float("-inf"), tl.float32)
     weight = tl.zeros([16, 64], tl.float32)
     acc = tl.zeros([16, 64], tl.float32)
@@ -32,6 +31,8 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
     for j_start in range(j_first, j_end, 64):
         j = (j_start + tl.arange(0, 64))[None, :]
         j_column = (j_start + tl.arange(0, 64))[:, None]
+        d_step = d_row + tl.multiple_of(tl.minimum(j_start, 0), 16)  # the same in each step
+        t1 = tl.load(q_ptr + 128*g1 + 64*i + d_step, mask=i_mask, other=0)
         t2 = tl.load(k_ptr + 131072*g1 + 64*j + d_column)
         logits = tl.dot(t1, t2)
         new_top = tl.maximum(top, tl.max(logits, 1)[:, None] * 0.18033688011112042)
