@@ -151,7 +151,8 @@ MOST_STAGES = 6
 SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
 LEAST_STEPS = 4  # of a program that shares a sum
 MOST_SHARED = 2  # programs for each multiprocessor, if they share sums
-EXCHANGE = 1.5  # microseconds to store the parts, wait for the last and add them
+EXCHANGE = 2.5  # microseconds to store the parts of a sum and to wait for the last
+PARTS_RATE = 5.6e4  # bytes of parts a microsecond, that one program reads and adds
 FAMILIES = (
     Family(0, HOPPER - 1, A100, _MMA, _SINGLE_MMA, _MORE_MMA),
     Family(
@@ -308,8 +309,8 @@ def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, 
     time = cost.fixed + waves * (steps * cost.step + cost.wave) + memory
     if splits == 1:
         return time
-    parts = 2 * template_op.operand.accumulator.itemsize * splits * batch * rows * n
-    return time + EXCHANGE + parts / family.rate
+    parts = template_op.operand.accumulator.itemsize * splits * tile.m * tile.n
+    return time + EXCHANGE + parts / PARTS_RATE
 
 
 def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu, digit: int) -> MatmulTile:
