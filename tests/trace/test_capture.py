@@ -43,6 +43,22 @@ class Box:
         self.x = x
 
 
+def write_a_row(self, x):
+    ring = torch.zeros(99, *x.shape)
+    ring[x.argmax()] = x
+    return ring.sum(0)
+
+
+def write_a_row_as_advised(self, x):
+    ring = torch.zeros(99, *x.shape)
+    return ring.index_copy_(0, x.argmax().reshape(1), x[None]).sum(0)
+
+
+def test_rows_are_written_as_a_refusal_says(trace_function):
+    operators = [node.op for node in trace_function(write_a_row_as_advised, X).graph.nodes]
+    assert any("index_copy" in one for one in operators)
+
+
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
@@ -75,7 +91,12 @@ class Box:
         ),
         (
             lambda self, x: x.narrow(0, x.argmax(), 1),
-            r"data-dependent: the integer u0\. .*\n  at .*x.narrow",
+            r"data-dependent: the integer u0\. .*\n  at .*x.narrow.*\nAccepted .* torch.where",
+        ),
+        (
+            write_a_row,
+            r"data-dependent: the integer u0\. .*\n  at .*ring\[x.argmax\(\)\] = x.*\n"
+            r"Accepted .* an index that stays a tensor: x.index_copy_\(0, n.reshape\(1\), row",
         ),
         (
             lambda self, x: x if torch.equal(x, x + 1) else -x,

@@ -42,6 +42,12 @@ _ALTERNATIVES = (
     "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
     "branch, a loop), torch._assert (a check), and for sizes those of the inputs, or plain numbers."
 )
+_AT_AN_INDEX = re.compile(r"\]\s*[-+*/]?=(?!=)")
+_WRITES = (
+    "Accepted in its place is an index that stays a tensor: x.index_copy_(0, n.reshape(1), "
+    "row[None]) writes what x[n] = row does, index_add_ what x[n] += row does; "
+    "n + torch.arange(length) has the indices of a slice of fixed length."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,9 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     rows = [_DATA_DEPENDENT.format(what)]
     for name in [name for name in dict.fromkeys(re.findall(r"\w+", what)) if name in reads]:
         rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
-    return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{_ALTERNATIVES}"
+    is_write = what.startswith("the integer") and any(map(_AT_AN_INDEX.search, place))
+    accepted = _WRITES if is_write else _ALTERNATIVES
+    return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 
 def size_complaint(text: str, lines: Collection[str]) -> str:

@@ -56,6 +56,7 @@ def with_state(program: ExportedProgram, module: nn.Module | None, name: str) ->
         buffers[memory[target]] = made
         tensor = program.constants[target]
         if module is not None and isinstance(tensor, torch.Tensor):
+            module.__dict__.pop(own, None)  # a plain attribute of that name is this tensor
             module.register_buffer(own, tensor, persistent=False)
     return _rebuilt(program, buffers, merged, names)
 
@@ -85,11 +86,12 @@ def _names(
     """The names of constants as buffers, by the way to them in the module."""
     reached = () if module is None else held(module)
     paths = {id(one): path for path, one in reached if isinstance(one, torch.Tensor)}
-    taken = {*program.constants, *program.state_dict}
+    taken = {*program.constants, *program.state_dict, *dir(module)}
     found: dict[str, str] = {}
     for target in constants:
         path = paths.get(id(program.constants[target]), target)
-        found[target] = free_name(re.sub(r"\W+", "_", path).strip("_"), taken - {target})
+        free = taken - ({target, path} if path.isidentifier() else {target})
+        found[target] = free_name(re.sub(r"\W+", "_", path).strip("_"), free)
         taken.add(found[target])
     return found
 

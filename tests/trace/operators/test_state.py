@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.trace import trace
 
@@ -71,6 +72,41 @@ def test_a_program_that_others_exported_keeps_its_constants():
     before = str(program.graph_signature)
     assert traced(program).signature.updates == ("rows",)
     assert str(program.graph_signature) == before
+
+
+class Total(nn.Module):
+    """State in a plain attribute; another one is called as its part's state would be."""
+
+    def __init__(self, part: nn.Module | None = None) -> None:
+        super().__init__()
+        self.total, self.part_total, self.part = torch.zeros(3), torch.ones(3), part
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x.sum(0))
+        return self.total * self.part_total + (0 if self.part is None else self.part(x))
+
+    def half(self, x: torch.Tensor) -> torch.Tensor:
+        self.total += x.sum(0) / 2
+        return self.total * 1
+
+
+def test_plain_attributes_of_the_model_itself_are_state():
+    eager, given = Total(Total()), Total(Total())
+    model = aotpack.compile(given, (X,), target="cpu")
+    for _ in range(3):
+        assert torch.equal(model(X), eager(X))
+    assert sorted(model.state) == ["part_total_1", "total"]
+    assert torch.equal(given.total, torch.zeros(3)) and not [*given.buffers()]
+
+
+def test_methods_share_the_plain_attributes_of_their_model():
+    eager, given = Total(), Total()
+    methods = {"whole": given.forward, "half": given.half}
+    made = {name: aotpack.Method(one, (X,)) for name, one in methods.items()}
+    model = aotpack.compile(made, target="cpu")
+    for _ in range(2):
+        assert torch.equal(model.whole(X), eager(X)) and torch.equal(model.half(X), eager.half(X))
+    assert len(model.state) == 1
 
 
 # --- transformers ------------------------------------------------------------------------------
