@@ -111,9 +111,10 @@ class TorchFramework:
 
 
 def _check_storage(value: Any) -> None:
-    """Refuse a contiguous tensor that ends outside of its storage, which may be resized."""
+    """Refuse a tensor that ends outside of its storage, which may be resized."""
     held = value.untyped_storage().nbytes()
-    end = value.storage_offset() * value.element_size() + value.nbytes
+    steps = sum(stride * (n - 1) for stride, n in zip(value.stride(), value.shape, strict=True))
+    end = (value.storage_offset() + steps + 1) * value.element_size()
     if value.numel() and end > held > 0:  # without any memory it is refused elsewhere
         raise ArgumentError(
             f"a torch tensor of shape {list(value.shape)} ends at byte {end} of a storage that has "

@@ -77,6 +77,29 @@ def test_tensors_that_end_outside_of_their_storage_are_refused(package: Path, fi
             torch.testing.assert_close(model(good, good), good * 4)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(1, 3).expand(2, 3),
+        lambda: torch.ones(2, 9)[:, ::3],
+        lambda: torch.ones(3, 2).t(),
+    ],
+    ids=["expanded", "with gaps", "transposed"],
+)
+def test_views_inside_of_their_storage_are_told_from_resized_ones(
+    package: Path, make: Callable[[], torch.Tensor]
+) -> None:
+    with load(package, FakeDevice((1, 0))) as model:
+        view = make()
+        good = view.contiguous()
+        torch.testing.assert_close(model(good, good), good * 4)
+        with pytest.raises(ArgumentError, match="'x' is not contiguous; .* Call .contiguous"):
+            model(view, good)
+        view.untyped_storage().resize_(4)
+        with pytest.raises(ArgumentError, match="'x': .* a storage that has 4: it was resized"):
+            model(view, good)
+
+
 def test_weights_that_end_outside_of_their_storage_are_refused(package: Path) -> None:
     shrunk = torch.ones(1)
     shrunk.untyped_storage().resize_(3)
