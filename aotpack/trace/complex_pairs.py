@@ -62,8 +62,27 @@ def _permuted(args: Args, rank: int) -> Args:
     return (args[0], (*(dim % rank for dim in args[1]), rank))
 
 
+def _transposed(args: Args, rank: int) -> Args:
+    return (args[0], (*reversed(range(rank)), rank))
+
+
 def _with_dims(args: Args, rank: int) -> Args:
     return (args[0], tuple(dim % rank for dim in args[1]), *args[2:])
+
+
+def _squeezed(args: Args, rank: int) -> Args:
+    """Every dimension but the pair's may be removed."""
+    return (args[0], tuple(range(rank)))
+
+
+def _rolled(args: Args, rank: int) -> Args:
+    """Elements of flat memory move by whole pairs."""
+    tensor, shifts, *dims = args
+    if dims and dims[0]:
+        return (tensor, shifts, tuple(dim % rank for dim in dims[0]))
+    if not all(isinstance(shift, int) for shift in shifts):
+        raise UnsupportedError("a roll of all complex numbers by a size; name the dimensions")
+    return (tensor, tuple(2 * shift for shift in shifts))
 
 
 MOVES: Mapping[str, Callable[[Args, int], Args]] = {
@@ -82,6 +101,9 @@ MOVES: Mapping[str, Callable[[Args, int], Args]] = {
     "aten.flip.default": _with_dims,
     "aten.transpose.int": _swapped,
     "aten.permute.default": _permuted,
+    "aten.t.default": _transposed,
+    "aten.squeeze.default": _squeezed,
+    "aten.roll.default": _rolled,
     "aten.slice.Tensor": _with_dim(1),
     "aten.select.int": _with_dim(1),
     "aten.index_select.default": _with_dim(1),
@@ -89,6 +111,9 @@ MOVES: Mapping[str, Callable[[Args, int], Args]] = {
     "aten.stack.default": _with_dim(1, more=1),
     "aten.index.Tensor": lambda args, rank: args,
 }
+
+ON_PAIRS = {"aten.t.default": "aten.permute.default", "aten.squeeze.default": "aten.squeeze.dims"}
+"""Operators on all dimensions of a tensor, and those that leave out the pair's."""
 
 
 def is_complex(node: Any) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import AotpackError, UnsupportedError
 from aotpack.pipeline import compile
 from tests.e2e.oracle import agree, compile_all
 
@@ -49,6 +49,12 @@ def moved(x: torch.Tensor, y: torch.Tensor) -> Any:
     return both.real, both.imag, torch.view_as_real(rows.reshape(-1, 4).permute(1, 0))
 
 
+def turned_over(x: torch.Tensor, y: torch.Tensor) -> Any:
+    z = torch.complex(x, y)
+    rows = z.t().roll((1, -2), (0, -1)), z[0].t(), z.roll(-3), z[:, None, :1].squeeze()
+    return [torch.view_as_real(row) for row in rows]
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "products": lambda x, y: torch.view_as_real(torch.complex(x, y) * torch.polar(x.abs(), y)),
     "quotients": lambda x, y: torch.view_as_real(torch.complex(x, y) / torch.complex(y, x * 1e-3)),
@@ -58,6 +64,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "turned": lambda x, y: torch.view_as_real(torch.complex(x, y).conj() * torch.complex(y, x)),
     "turned_by_a_number": lambda x, y: torch.view_as_real(torch.tensor(1j) * torch.complex(x, y)),
     "moved": moved,
+    "turned_over": turned_over,
 }
 
 
@@ -102,3 +109,26 @@ def test_rotary_embedding(kind: str) -> None:
 def test_refuses(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         compile(Function(function), (X, Y), target="cpu")
+
+
+@pytest.mark.row("C:D7")
+@pytest.mark.parametrize(
+    ("low", "function", "message"),
+    [
+        (1, lambda z: z[:, :1].squeeze(), "removes a dimension of size n_ only where that is 1"),
+        (2, lambda z: z[:, :1].squeeze(), ""),
+        (2, lambda z: z.roll(z.shape[0]), "a roll of all .* by a size; name the dimensions"),
+        (2, lambda z: z.roll(z.shape[0] - 1, 0), ""),
+    ],
+    ids=["rows may be one", "rows", "roll of all", "roll of rows"],
+)
+def test_dynamic_rows(low: int, function: Callable[..., Any], message: str) -> None:
+    rows = {0: Dim("n", min=low, max=8)}
+    model, shapes = Function(lambda x, y: function(torch.complex(x, y)).real), (rows, rows)
+    if message:
+        with pytest.raises(AotpackError, match=message):
+            compile(model, (X, Y), dynamic_shapes=shapes, target="cpu")
+        return
+    packaged = compile(model, (X, Y), dynamic_shapes=shapes, target="cpu")
+    for given in ((X, Y), (X[:2], Y[:2])):
+        torch.testing.assert_close(packaged(*given), model(*given))

@@ -16,6 +16,7 @@ from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import (
     ARITHMETIC,
     FROM_REALS,
+    ON_PAIRS,
     REALS,
     UNCHANGED,
     is_complex,
@@ -173,7 +174,8 @@ class OperatorReader(ControlReader):
         op = str(node.target)
         arithmetic = ARITHMETIC.get(op)
         if arithmetic is None and op not in FROM_REALS:
-            return (self._named(node, op, tuple(map(self._arg, moved_arguments(node)))),)
+            args = tuple(map(self._arg, moved_arguments(node)))
+            return (self._named(node, ON_PAIRS.get(op, op), args),)
         given = operands(node)
         before: list[GraphNode] = []
         args: list[Arg] = []
