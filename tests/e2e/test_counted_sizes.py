@@ -38,7 +38,9 @@ def selections(x: torch.Tensor, rows: torch.Tensor) -> Any:
 
 
 def positions(x: torch.Tensor) -> Any:
-    return x.nonzero(), torch.masked_select(x, x[0] > 0).sum(), x[:, x[0] > 0].softmax(1)
+    columns = x[:, x[0] > 0]
+    chosen = torch.masked_select(x, x[0] > 0).sum()
+    return x.nonzero(), chosen, columns.softmax(1), columns.logsumexp((0, 1)), columns.logsumexp(0)
 
 
 def behind_each_other(x: torch.Tensor) -> Any:

@@ -1,23 +1,26 @@
 """Replacements for functions of torch that export gets wrong, or that branch on data.
 
 An exported program cannot branch on data to check arguments. A package omits these checks (negative
-variances, quantiles outside [0, 1]). ``torch._assert`` of a tensor becomes an assertion of the
-program. Export records int64 for the power of bools by a bool, which is a bool.
+variances, quantiles outside [0, 1]) and branches on whether there are elements. ``torch._assert``
+of a tensor becomes an assertion of the program. Export records int64 for the power of bools by a
+bool, which is a bool.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
 _torch_assert: _Function = torch._assert
 _torch_pow: _Function = torch.pow
+_torch_logsumexp: _Function = torch.logsumexp
 
 
 class WithoutDataChecks(TorchFunctionMode):
@@ -163,6 +166,20 @@ def _at_ranks(
     return form.shaped(found)
 
 
+def _logsumexp(input: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
+    """Without a branch for no elements, where data decide whether there are any."""
+    if not free_unbacked_symbols(input):
+        return cast(torch.Tensor, _torch_logsumexp(input, dim, keepdim))
+    dtype = input.dtype if input.is_floating_point() else torch.get_default_dtype()
+    x = input.to(torch.promote_types(dtype, torch.float32))
+    dims = [one % x.dim() for one in ([dim] if isinstance(dim, int) else dim)] or range(x.dim())
+    more = [part for k in reversed(range(x.dim())) for part in (0, int(k in dims))]
+    largest = F.pad(x, more, value=-math.inf).amax(dim, keepdim=True)  # of no elements too
+    shift = largest.masked_fill(largest.isinf(), 0)
+    found = (x - shift).exp().sum(dim, keepdim=True).log() + shift
+    return (found if keepdim else found.squeeze(dim)).to(dtype)
+
+
 def _assert(condition: Any, message: str) -> None:
     """An assertion on a tensor stays on the device."""
     if isinstance(condition, torch.Tensor):
@@ -186,6 +203,7 @@ _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
     **dict.fromkeys((torch.pow, torch.Tensor.pow, torch.Tensor.__pow__), _power),
     F.gaussian_nll_loss: _gaussian_nll_loss,
+    **dict.fromkeys((torch.logsumexp, torch.Tensor.logsumexp, torch.special.logsumexp), _logsumexp),
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),
     **dict.fromkeys((torch.quantile, torch.Tensor.quantile), _quantile),

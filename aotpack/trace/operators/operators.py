@@ -174,8 +174,8 @@ class OperatorReader(ControlReader):
         op = str(node.target)
         arithmetic = ARITHMETIC.get(op)
         if arithmetic is None and op not in FROM_REALS:
-            args = tuple(map(self._arg, moved_arguments(node)))
-            return (self._named(node, ON_PAIRS.get(op, op), args),)
+            moved = tuple(map(self._arg, moved_arguments(node)))
+            return (self._named(node, ON_PAIRS.get(op, op), moved),)
         given = operands(node)
         before: list[GraphNode] = []
         args: list[Arg] = []
