@@ -1,5 +1,6 @@
 """Wheels that are damaged or made to mislead: inspect and verify answer in words."""
 
+import base64
 import hashlib
 import json
 import re
@@ -233,6 +234,24 @@ def test_contents_that_do_not_fit(
     told = failed(capsys, verb, changed(wheel, tmp_path, change))
     assert message in told and told.count(str(tmp_path)) == told.count(str(tmp_path / wheel.name))
     assert re.search("copy or build it again|Copy or download it again", told)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["evil.pth", "numpy/__init__.py", f"{NAME}-1.data/scripts/ls", "torch-1.dist-info/METADATA"],
+)
+def test_verify_refuses_files_beside_the_package(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Though RECORD has them: an installer would put them beside other packages."""
+
+    def add(contents: Contents) -> None:
+        contents[name] = b"import sys"
+        digest = base64.urlsafe_b64encode(hashlib.sha256(contents[name]).digest()).rstrip(b"=")
+        contents[RECORD] += f"{name},sha256={digest.decode()},10\n".encode()
+
+    error = failed(capsys, "verify", changed(wheel, tmp_path, add))
+    assert f"{name} lies outside of the package {NAME}" in error
 
 
 def for_processors(contents: Contents) -> None:

@@ -1,5 +1,9 @@
 """Signatures on the command line: the module that makes them, and what a good one says."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +24,26 @@ def signing() -> ModuleType:
         ) from error
 
 
-def told_signature(wheel: Path, key: Path) -> str:
-    """Check the signature of a wheel; says who signed what. VerifyError if it does not fit."""
-    statement, name = signing().check_signature(wheel, key)
-    return f"signed with the key {name}\nmade of {', '.join(map(printable, statement.made_of))}"
+@contextmanager
+def signed(wheel: Path, key: Path | None) -> Iterator[Path]:
+    """The file to read a wheel from: the wheel, or with a key a copy whose signature fits it.
+
+    Nobody else can change the copy after the check. Prints who signed what; VerifyError if the
+    signature does not fit.
+    """
+    if key is None:
+        yield wheel
+        return
+    check = signing().check_signature
+    with tempfile.TemporaryDirectory(prefix="aotpack-") as place:
+        copy = Path(place, "wheel")
+        try:
+            shutil.copyfile(wheel, copy)
+        except OSError as error:
+            raise UsageError(
+                f"verifying {wheel}: the file cannot be copied to a temporary folder: "
+                f"{error.strerror}; check the file, and the space in the folder"
+            ) from error
+        statement, name = check(wheel, key, copy)
+        print(f"signed with the key {name}\nmade of {', '.join(map(printable, statement.made_of))}")
+        yield copy

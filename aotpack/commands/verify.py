@@ -14,7 +14,7 @@ from aotpack.commands.model_options import (
     trace_options_given,
 )
 from aotpack.commands.shipped import IMPORT, WEIGHTS, shipped_runtime
-from aotpack.commands.signatures import told_signature
+from aotpack.commands.signatures import signed
 from aotpack.commands.wheel_file import unpacked, weights_of
 from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
@@ -63,9 +63,10 @@ def run(options: argparse.Namespace) -> int:
             f"verifying {options.wheel}: {given[0]} says how the model of --against is traced, and "
             f"there is no --against; leave {given[0]} out, or give --against MODEL"
         )
-    if options.key is not None:
-        print(told_signature(options.wheel, options.key))
-    with unpacked(options.wheel) as package:
+    with (
+        signed(options.wheel, options.key) as content,
+        unpacked(options.wheel, content) as package,
+    ):
         weights = weights_of(options.wheel, package, options.weights)
         if options.model is not None:
             record_eager(options, package)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from packaging.utils import canonicalize_name
+
 from aotpack.errors import AotpackError, UsageError, printable
 from aotpack.runtime.checks.guards import sizes_of
 from aotpack.runtime.errors import PackageError
@@ -32,17 +34,18 @@ _ACCEPTED = "a wheel is accepted, which aotpack MODEL -o DIR builds"
 
 
 @contextmanager
-def opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
-    """The wheel as a zip file, with entries that can be unpacked."""
-    if not wheel.is_file():
-        found = "it is a folder" if wheel.is_dir() else "there is no such file"
+def opened(wheel: Path, content: Path | None = None) -> Iterator[zipfile.ZipFile]:
+    """The wheel as a zip file, with entries that can be unpacked; ``content`` is a copy to read."""
+    file = content or wheel
+    if not file.is_file():
+        found = "it is a folder" if file.is_dir() else "there is no such file"
         raise UsageError(f"reading {wheel}: {found}; {_ACCEPTED}")
-    if wheel.suffix != ".whl" and not zipfile.is_zipfile(wheel):
+    if wheel.suffix != ".whl" and not zipfile.is_zipfile(file):
         raise UsageError(f"reading {wheel}: it is no wheel; {_ACCEPTED}")
     with _reading(wheel):
-        archive = zipfile.ZipFile(wheel)
+        archive = zipfile.ZipFile(file)
     with archive:
-        _check_entries(wheel, archive)
+        _check_entries(wheel, archive, file.stat().st_size)
         yield archive
 
 
@@ -62,10 +65,9 @@ def _reading(wheel: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_entries(wheel: Path, archive: zipfile.ZipFile) -> None:
+def _check_entries(wheel: Path, archive: zipfile.ZipFile, size: int) -> None:
     """Every entry is a plain file below the folder that it is unpacked into, and there once."""
     seen: set[str] = set()
-    size = wheel.stat().st_size
     for entry in archive.infolist():
         fault = "is no plain path, or there twice" if entry.filename in seen else _fault(entry)
         if not 0 <= entry.header_offset < size:
@@ -112,11 +114,15 @@ def package_name(wheel: Path, archive: zipfile.ZipFile) -> str:
 
 
 @contextmanager
-def unpacked(wheel: Path) -> Iterator[Path]:
-    """The package's folder in a temporary place, each file checked against the wheel's RECORD."""
+def unpacked(wheel: Path, content: Path | None = None) -> Iterator[Path]:
+    """The package's folder in a temporary place, each file checked against the wheel's RECORD.
+
+    ``content`` is a copy of the wheel to read.
+    """
     with tempfile.TemporaryDirectory(prefix="aotpack-") as place:
-        with opened(wheel) as archive:
+        with opened(wheel, content) as archive:
             name = package_name(wheel, archive)
+            _check_folders(wheel, archive, name)
             with _reading(wheel):
                 archive.extractall(place)
             _check_record(wheel, archive, Path(place))
@@ -215,6 +221,16 @@ def _example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> d
         if shape is None or len(shape) != rank:
             raise damaged(archive, f"{path} has no input {one.name!a} of {rank} dimensions")
     return sizes_of(manifest.signature, [shapes[f"inputs/{one.name}"] for one in inputs])
+
+
+def _check_folders(wheel: Path, archive: zipfile.ZipFile, name: str) -> None:
+    """An installer puts nothing beside the package and the one folder of its metadata."""
+    for entry in archive.namelist():
+        folder, _, inner = entry.partition("/")
+        distribution, _, kind = folder.rpartition(".")
+        is_own = canonicalize_name(distribution.partition("-")[0]) == canonicalize_name(name)
+        if not inner or not (folder == name or (kind == "dist-info" and is_own)):
+            raise _damaged(wheel, f"{printable(entry)} lies outside of the package {name}")
 
 
 def _check_record(wheel: Path, archive: zipfile.ZipFile, place: Path) -> None:

@@ -64,11 +64,14 @@ def sign(wheel: Path, key: Path, passphrase: Callable[[], bytes]) -> tuple[Path,
     return target, name
 
 
-def check_signature(wheel: Path, key: Path) -> tuple[Statement, str]:
-    """The signed statement and the key's fingerprint; VerifyError for anything but a fit."""
+def check_signature(wheel: Path, key: Path, content: Path | None = None) -> tuple[Statement, str]:
+    """The signed statement and the key's fingerprint; VerifyError for anything but a fit.
+
+    ``content`` is a copy of the wheel, where others could change the wheel after the check.
+    """
     public = _public_key(key)
     doing = f"verifying {wheel}"
-    digest = _sha256(wheel, doing)
+    digest = _sha256(content or wheel, doing)
     file = signature_file(wheel)
     try:
         text = file.read_bytes()

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aotpack.cli import main
+from aotpack.commands.signatures import signed as checked
+from aotpack.commands.wheel_file import unpacked
 from aotpack.emit import emit
 from aotpack.emit.provenance import provenance_file
 from aotpack.emit.signature import check_signature, fingerprint, sign, signature_file
-from aotpack.errors import UsageError, VerifyError
+from aotpack.errors import AotpackError, UsageError, VerifyError
 
 from .builds import IDENTITY, tiny
 
@@ -368,3 +371,20 @@ def test_without_the_library_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     assert main(["sign", str(wheel), "--key", str(wheel.parent / "key")]) == 2
     assert "pip install 'aotpack[sign]'" in capsys.readouterr().err
+
+
+def test_what_has_been_checked_is_what_is_read(
+    signed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Another wheel in its place comes too late; without a key the file itself is read."""
+    key, other = signed.parent / "key.pub", tmp_path_factory.mktemp("other") / signed.name
+    shutil.copy(signed, other)
+    with zipfile.ZipFile(other, "a") as archive:
+        archive.writestr("evil.pth", "import sys")
+    with checked(signed, key) as content:
+        other.replace(signed)
+        with unpacked(signed, content) as package:
+            assert (package / "manifest.json").is_file()
+            assert not (package.parent / "evil.pth").exists()
+    with checked(signed, None) as content, pytest.raises(AotpackError, match="lies outside"):
+        unpacked(signed, content).__enter__()
