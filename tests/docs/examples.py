@@ -1,4 +1,8 @@
-"""Runs a page's examples in order, in one folder: files, Python in one namespace, commands."""
+"""Runs a page's examples in order, in one folder: files, Python in one namespace, commands.
+
+Commands of aotpack run in this process, which spares a start of torch for each. They share neither
+modules of the folder nor the state of random numbers with the page's Python, as in a reader's shell.
+"""
 
 import os
 import shlex
@@ -11,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from aotpack.cli import main
 
@@ -38,16 +43,38 @@ def run_page(page: str, name: str, folder: Path) -> int:
 @contextmanager
 def at(folder: Path) -> Iterator[None]:
     """In the folder, from which Python imports; what was imported from there is forgotten."""
-    before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(folder / SITE)
         patch.syspath_prepend(folder)
-        yield
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None)
+        try:
+            yield
+        finally:
+            forget(folder)
+
+
+def forget(folder: Path) -> dict[str, ModuleType]:
+    """Forget what was imported from the folder; those modules by name."""
+    forgotten = {}
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
         if file and Path(file).is_relative_to(folder):
-            del sys.modules[name]
+            forgotten[name] = sys.modules.pop(name)
+    return forgotten
+
+
+@contextmanager
+def another_process() -> Iterator[None]:
+    """Modules of the folder are imported anew, inside and afterwards; random numbers differ."""
+    folder = Path().resolve()
+    kept = forget(folder)
+    torch.manual_seed(torch.initial_seed() + 1)
+    try:
+        yield
+    finally:
+        forget(folder)
+        sys.modules.update(kept)
+        torch.manual_seed(torch.initial_seed() + 1)
 
 
 @contextmanager
@@ -86,7 +113,8 @@ def run_command(words: list[str]) -> None:
         for variable, value in settings.items():
             patch.setenv(variable, value)
         if program == "aotpack":
-            assert main(rest) == 0, f"{shlex.join(words)} failed"
+            with another_process():
+                assert main(rest) == 0, f"{shlex.join(words)} failed"
         elif program == "python":
             run_process(rest)
         elif [program, *rest[:1]] == ["pip", "install"]:

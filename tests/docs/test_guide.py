@@ -55,6 +55,41 @@ def test_an_example_that_fails_is_seen(page: str, error: type[Exception], tmp_pa
         run_page(page, "broken", tmp_path)
 
 
+DRAWN = f"""
+{FENCE}python
+# drawn.py
+import torch
+
+SEED
+model = torch.nn.Linear(2, 1)
+example_inputs = (torch.ones(1, 2),)
+with open("weights", "a") as file:
+    print(model.weight.tolist(), file=file)
+{FENCE}
+{FENCE}sh
+aotpack show drawn.py --stage traced
+{FENCE}
+{FENCE}python
+import drawn
+
+with open("weights") as file:
+    first, second = file
+assert first == second
+{FENCE}
+"""
+
+
+def test_a_file_is_drawn_anew_where_it_is_imported_after_a_command(tmp_path: Path) -> None:
+    for seed, name in ("torch.manual_seed(3)", "seeded"), ("", "drawn"):
+        (folder := tmp_path / name).mkdir()
+        page = DRAWN.replace("SEED", seed)
+        if seed:
+            assert run_page(page, name, folder) == 3
+        else:
+            with pytest.raises(AssertionError):
+                run_page(page, name, folder)
+
+
 def test_blocks_of_a_page_share_names_and_the_folder(tmp_path: Path) -> None:
     page = (
         f"{FENCE}python\n# part.py\nfour = 4\n{FENCE}\n"
