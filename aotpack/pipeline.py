@@ -19,7 +19,7 @@ from aotpack.instrumentation import Instrumentation
 from aotpack.ir.golden import SIZE, read_golden
 from aotpack.ir.packs import Packs, largest, packs_of
 from aotpack.ir.user_passes import UserPass, apply_passes
-from aotpack.lower import LOWERINGS, lower
+from aotpack.lower import LOWERINGS, lower, refusal_of
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
 from aotpack.options import provenance_inputs, shared_options
@@ -190,6 +190,7 @@ def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
         strict=options.strict,
         check_indices=options.check_indices,
         whole=frozenset(LOWERINGS),
+        refusal=refusal_of if options.fallback == "error" else None,
         triton=UserKernels(),
         reserved=reserved_names(),
         golden=options.golden,

@@ -8,6 +8,6 @@ Modules in reading order: ``program`` (the entry), ``registry`` (operator -> fun
 """
 
 from aotpack.lower.program import lower
-from aotpack.lower.registry import LOWERINGS
+from aotpack.lower.registry import LOWERINGS, refusal_of
 
-__all__ = ["LOWERINGS", "lower"]
+__all__ = ["LOWERINGS", "lower", "refusal_of"]

@@ -51,6 +51,15 @@ def handler_of(operator: str) -> Callable[..., None]:
     raise CannotLower(f"this operator has no lowering{register_hint(operator)}")
 
 
+def refusal_of(operator: str) -> str | None:
+    """Why no call of an operator has a lowering; None where some have."""
+    try:
+        handler_of(operator)
+    except CannotLower as refusal:
+        return str(refusal)
+    return None
+
+
 def register_hint(operator: str) -> str:
     """What to do: draw outside of control flow, register a lowering; "" for others of torch.
 

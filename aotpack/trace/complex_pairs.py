@@ -129,6 +129,11 @@ def touches_complex(node: fx.Node) -> bool:
 
 def moved_arguments(node: fx.Node) -> Args:
     """The arguments of a call that moves elements, for pairs."""
+    if str(node.target).startswith("aten._fft_"):
+        raise UnsupportedError(
+            "Fourier transforms cannot be packaged. Write one of a fixed length as products with "
+            "tables of cosines and sines, or transform outside of the model"
+        )
     adapt = MOVES.get(str(node.target))
     if adapt is None or node.kwargs:
         names = dict.fromkeys(name.removeprefix("pair.") for name in ARITHMETIC.values())

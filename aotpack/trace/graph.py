@@ -36,10 +36,14 @@ def build_graph(
     leaves: Sequence[LeafSpec],
     name: str,
     version: str,
-    check_indices: bool = False,
+    *,
     reserved: Container[str] = (),
+    **options: Any,
 ) -> Graph:
-    """Convert the program; ``leaves`` are the dynamic specs of its inputs, if known."""
+    """Convert the program; ``leaves`` are the dynamic specs of its inputs, if known.
+
+    ``options`` are those of ``OperatorReader``.
+    """
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values, weights = _values(program, placeholders), collect_weights(program)
@@ -48,7 +52,7 @@ def build_graph(
     inputs = _inputs(values, sizes, set(weights.tensors))
     _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
-    reader = OperatorReader(name, sizes, refs, counted, check_indices=check_indices)
+    reader = OperatorReader(name, sizes, refs, counted, **options)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     nodes = reader.read(_with_purpose(name, [*results, *updates.values()]))
     assertions, flags, flag_updates = flags_of(reader.asserted, reader.unused)

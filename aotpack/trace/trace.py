@@ -4,7 +4,7 @@ The user's modules are never changed: copies that share their weights are put in
 exported and run. Sizes are at least 1; a size without an upper bound ends at ``LARGEST_SIZE``.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -42,9 +42,10 @@ class TraceOptions:
 
     ``dtype`` casts weights and floating inputs first. ``check_indices`` asserts that indices read
     from data are in range. Operators not in ``whole`` are decomposed where torch can (None: no
-    operator is). ``triton`` runs models that launch Triton kernels. ``reserved`` are names that no
-    size may have. ``golden`` are the bytes of golden data: infinity for whole data, 0 for none;
-    with ``fp32_precision`` "tf32" they admit the errors of factors in tf32.
+    operator is). ``refusal`` says why an operator has no lowering, or None if it has one: errors
+    list the former too. ``triton`` runs models that launch Triton kernels. ``reserved`` are names
+    that no size may have. ``golden`` are the bytes of golden data: infinity for whole data, 0 for
+    none; with ``fp32_precision`` "tf32" they admit the errors of factors in tf32.
     Without ``needs_weights``, they may be on meta.
     """
 
@@ -54,6 +55,7 @@ class TraceOptions:
     strict: bool = False
     check_indices: bool = False
     whole: frozenset[str] | None = None
+    refusal: Callable[[str], str | None] | None = None
     triton: TritonPort | None = None
     reserved: Container[str] = ()
     golden: float = SIZE
@@ -133,7 +135,13 @@ def _traced(
     program = decompose(exported, name=name, whole=options.whole, triton=options.triton)
     check_drawn(program, name)
     graph = build_graph(
-        program, leaves, name, options.version, options.check_indices, options.reserved
+        program,
+        leaves,
+        name,
+        options.version,
+        reserved=options.reserved,
+        check_indices=options.check_indices,
+        refusal=options.refusal,
     )
     graph = with_positional_names(graph, given.module, program)
     is_module = isinstance(given.module, nn.Module)

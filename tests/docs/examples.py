@@ -1,7 +1,7 @@
 """Runs a page's examples in order, in one folder: files, Python in one namespace, commands.
 
-Commands of aotpack run in this process, which spares a start of torch for each. They share neither
-modules of the folder nor the state of random numbers with the page's Python, as in a reader's shell.
+Commands of aotpack run in this process, which spares a start of torch for each. As in a reader's
+shell, they share neither modules of the folder nor random numbers with the page's Python.
 """
 
 import os

@@ -99,6 +99,10 @@ def test_rotary_embedding(kind: str) -> None:
         ),
         (lambda x, y: torch.complex(x.half(), y.half()).abs(), "complex32; .* as complex64 or"),
         (lambda x, y: torch.complex(x, y).exp().real, "exp.default: of complex .*view_as_real"),
+        (
+            lambda x, y: torch.fft.rfft(x).abs(),
+            r"_fft_r2c.default: Fourier .* tables of cosines and sines, or [^;]*\(test_complex",
+        ),
         (lambda x, y: x.to(torch.complex64).abs(), "_to_copy.default: of complex"),
         (
             lambda x, y: torch.view_as_real(1j * torch.complex(x, y)),
@@ -132,3 +136,19 @@ def test_dynamic_rows(low: int, function: Callable[..., Any], message: str) -> N
     packaged = compile(model, (X, Y), dynamic_shapes=shapes, target="cpu")
     for given in ((X, Y), (X[:2], Y[:2])):
         torch.testing.assert_close(packaged(*given), model(*given))
+
+
+def unsupported(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    values = torch.linalg.svdvals(x)
+    return values.exp(), torch.special.gammaincc(x, y), torch.fft.rfft(x).abs()
+
+
+def test_operators_without_a_lowering_are_listed_beside_others() -> None:
+    listed = {"error": ["aten._linalg_svd", "aten.igammac", "aten._fft_r2c"]}
+    listed["torch"] = listed["error"][2:]
+    for fallback, names in listed.items():
+        with pytest.raises(UnsupportedError, match="these cannot be packaged") as caught:
+            compile(Function(unsupported), (X, Y), target="cpu", fallback=fallback)
+        lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
+        assert [line.split(".default:")[0].strip() for line in lines] == names
+        assert all("(test_complex.py:" in line for line in lines)

@@ -1,7 +1,7 @@
 """Operator calls of an FX graph -> ``GraphNode``s; all unsupported calls are listed at once."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -63,7 +63,10 @@ _BY_STRIDES = {
 
 
 class OperatorReader(ControlReader):
-    """Reads the calls that results depend on; ``refs`` are the known inputs and weights."""
+    """Reads the calls that results depend on; ``refs`` are the known inputs and weights.
+
+    ``refusal`` says why an operator has no lowering: beside other problems, such calls are listed.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class OperatorReader(ControlReader):
         counted: Counted,
         *,
         check_indices: bool = False,
+        refusal: Callable[[str], str | None] | None = None,
     ) -> None:
         super().__init__(sizes, refs)
         self._counted = counted
@@ -80,12 +84,14 @@ class OperatorReader(ControlReader):
         self._check_indices = check_indices
         self.asserted = []
         self._model = model
+        self._refusal = refusal
         self._problems: list[str] = []
+        self._is_refused = False
 
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
         """The live calls in order; ``results`` is not empty."""
         nodes = self._read_all(results[0].graph, results)
-        if self._problems:
+        if self._is_refused:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
                 + "\n  ".join(dict.fromkeys(self._problems))
@@ -106,13 +112,22 @@ class OperatorReader(ControlReader):
         if node.op == "placeholder" or is_part(node):
             return ()
         try:
-            return self._call(node)
+            made = self._call(node)
         except UnsupportedError as error:
-            source = source_of(node)
-            place = f"  ({source})" if source else ""
-            self._problems.append(f"{_operator(node)}: {error}{place}")
+            self._is_refused = True
+            self._add_problem(node, str(error))
             self._refs[node] = Ref(node.name)
             return ()
+        for call in made:
+            reason = self._refusal(call.op) if self._refusal and call.kernel is None else None
+            if reason is not None:
+                self._add_problem(node, reason)
+        return made
+
+    def _add_problem(self, node: fx.Node, reason: str) -> None:
+        source = source_of(node)
+        place = f"  ({source})" if source else ""
+        self._problems.append(f"{_operator(node)}: {reason}{place}")
 
     def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op != "call_function":
