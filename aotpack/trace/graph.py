@@ -40,10 +40,7 @@ def build_graph(
     reserved: Container[str] = (),
     **options: Any,
 ) -> Graph:
-    """Convert the program; ``leaves`` are the dynamic specs of its inputs, if known.
-
-    ``options`` are those of ``OperatorReader``.
-    """
+    """Convert the program; ``leaves`` are its inputs' dynamic specs, ``options`` the reader's."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     _check_objects(name, program, placeholders)
     values, weights = _values(program, placeholders), collect_weights(program)
