@@ -36,7 +36,6 @@ def build_graph(
     leaves: Sequence[LeafSpec],
     name: str,
     version: str,
-    *,
     reserved: Container[str] = (),
     **options: Any,
 ) -> Graph:

@@ -139,7 +139,7 @@ def _traced(
         leaves,
         name,
         options.version,
-        reserved=options.reserved,
+        options.reserved,
         check_indices=options.check_indices,
         refusal=options.refusal,
     )
