@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.key_range import KeyBound, is_upper_bound, key_bounds
 from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
@@ -138,7 +139,8 @@ class _Slots:
     def query(self) -> QueryContext:
         """The query tile, loaded once; for few queries, with each block of keys (lines of a step).
 
-        A load before the loop would be awaited before keys are requested.
+        A load before the loop would be awaited before keys are requested. Factors in float32 are
+        split into parts, which take too many registers in the loop.
         """
         o = self._o
         is_stepped = self._tile.is_for_few and self._is_loaded(o.query)
@@ -152,8 +154,10 @@ class _Slots:
         return QueryContext(tuple(step.lines()), name)
 
     def _is_loaded(self, value: Value) -> bool:
-        """True for elements of the product's type that are in memory."""
+        """True for elements of the product's type, of 16 bits, that are in memory."""
         if not isinstance(value, Load) or self._builder.resolve(value) is not None:
+            return False
+        if self._o.operand is DType.FLOAT32:
             return False
         return self._builder.arguments.dtype(value.buffer) is self._o.operand
 

@@ -85,12 +85,16 @@ def _fitted(tile: AttentionTile, available: int, template_op: Attention) -> Atte
 
 
 def _shared_bytes(tile: AttentionTile, template_op: Attention) -> int:
-    """The bytes of queries, and of keys and values in every stage, in whole powers of two."""
+    """The bytes of queries, and of keys and values in every stage, in whole powers of two.
+
+    Few queries are loaded with each block of keys.
+    """
     d, e = (
         1 << (int(bounds(axis.extent)[1]) - 1).bit_length()
         for axis in (template_op.d, template_op.e)
     )
-    elements = tile.i * d + tile.num_stages * tile.j * (d + e)
+    times = tile.num_stages if tile.is_for_few else 1
+    elements = times * tile.i * d + tile.num_stages * tile.j * (d + e)
     return elements * template_op.operand.itemsize
 
 

@@ -8,7 +8,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 @triton.jit
 def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scaled_dot_product_attention_arrived_ptr, out_ptr):
     gdc_wait()
-    splits = 16
+    splits = 32
     split = tl.program_id(0) % splits
     number = tl.program_id(0) // splits
     batch_head = number % (2)
@@ -21,16 +21,16 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
     e = tl.arange(0, 64)[None, :]
     i_mask = i < 2
     top = tl.full([16, 1], float("-inf"), tl.float32)
-    weight = tl.zeros([16, 64], tl.float32)
+    weight = tl.zeros([16, 32], tl.float32)
     acc = tl.zeros([16, 64], tl.float32)
     j_first = 0
     j_end = 2048
-    share = tl.cdiv(tl.cdiv(j_end - j_first, 64), splits) * 64
+    share = tl.cdiv(tl.cdiv(j_end - j_first, 32), splits) * 32
     j_first += split * share
     j_end = tl.minimum(j_first + share, j_end)
-    for j_start in range(j_first, j_end, 64):
-        j = (j_start + tl.arange(0, 64))[None, :]
-        j_column = (j_start + tl.arange(0, 64))[:, None]
+    for j_start in range(j_first, j_end, 32):
+        j = (j_start + tl.arange(0, 32))[None, :]
+        j_column = (j_start + tl.arange(0, 32))[:, None]
         d_step = d_row + tl.multiple_of(tl.minimum(j_start, 0), 16)  # the same in each step
         t1 = tl.load(q_ptr + 128*g1 + 64*i + d_step, mask=i_mask, other=0)
         t2 = tl.load(k_ptr + 131072*g1 + 64*j + d_column)
