@@ -34,6 +34,7 @@ import torch
 from aotpack.emit import write_package
 from aotpack.pipeline import Build, BuildOptions, Source
 from aotpack.runtime import load
+from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.target import native_target, parse_targets
 from tests.e2e.law import accuracy_complaint, errors
 from tools.bench_kernels import in_turns, microseconds
@@ -142,7 +143,8 @@ def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
     case, dtype = job.case, job.type
     count = min(max(SETS_BYTES // job.moved + 1, FEWEST_SETS), MOST_SETS)
     modules = [case.module(dtype) for _ in range(count)]
-    loaded = [load(job.package, 0, weights=module.state_dict()) for module in modules]
+    port = CudaDevice(0)  # whose models share a kernel, as the layers of a network do
+    loaded = [load(job.package, port, weights=module.state_dict()) for module in modules]
     xs = [case.inputs(dtype, "cuda") for _ in range(count)]
     calls: dict[str, Call] = {
         "aotpack": lambda number: loaded[number](*xs[number]),

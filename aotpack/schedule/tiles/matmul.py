@@ -69,13 +69,13 @@ class Family:
 _WGMMA = (
     Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
     Cost(MatmulTile(32, 32, 256, 4, 3), 2.75, 0.43, 0.0, 0.45),
-    Cost(MatmulTile(64, 32, 128, 4, 6), 1.76, 0.249, 1.39, 0.19),
-    Cost(MatmulTile(64, 64, 128, 4, 5), 1.44, 0.292, 1.87, 0.45),
-    Cost(MatmulTile(64, 64, 64, 4, 8), 1.67, 0.154, 1.90, 0.37),
-    Cost(MatmulTile(64, 128, 64, 4, 8), 1.12, 0.178, 2.17, 0.57),
-    Cost(MatmulTile(64, 128, 128, 4, 4), 1.60, 0.366, 1.69, 0.58),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 1.01, 0.248, 1.70, 0.22),
+    Cost(MatmulTile(64, 64, 128, 4, 5), 1.37, 0.295, 1.91, 0.35),
+    Cost(MatmulTile(64, 128, 64, 4, 5), 1.55, 0.288, 1.56, 0.44),
+    Cost(MatmulTile(64, 128, 128, 4, 4), 1.35, 0.417, 1.97, 0.54),
     Cost(MatmulTile(128, 64, 64, 4, 5), 1.59, 0.343, 1.47, 0.09),
     Cost(MatmulTile(128, 128, 64, 8, 3), 4.55, 0.408, 0.39, 0.49),
+    Cost(MatmulTile(128, 128, 64, 8, 4), 0.00, 0.364, 3.68, 0.51),
 )
 # Windows of images take longer steps: each lane computes addresses and compares borders
 # (docs/measurements/h200_window_tiles.csv).
@@ -99,17 +99,17 @@ _MMA = (
     Cost(MatmulTile(128, 128, 32, 8, 4), 2.5, 0.5, 2.2, 0.30),
 )
 DESCRIBED = Cost(
-    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=1), 4.05, 0.623, 2.29, 0.12
+    MatmulTile(128, 256, 64, 8, 3, descriptors=True, most_programs=1), 3.72, 0.582, 2.49, 0.29
 )
 _DESCRIBED = (
     DESCRIBED,
     Cost(
-        MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=1), 4.53, 0.324, 0.74, 0.42
+        MatmulTile(128, 128, 64, 8, 4, descriptors=True, most_programs=1), 4.31, 0.304, 0.95, 0.51
     ),
-    Cost(MatmulTile(128, 192, 64, 8, 4, descriptors=True), 3.06, 0.508, 2.77, 0.17),
-    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True), 2.46, 0.172, 2.04, 0.52),
-    Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 3.30, 0.325, 1.71, 0.50),
-    Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 3.41, 0.702, 1.68, 0.34),
+    Cost(MatmulTile(128, 192, 64, 8, 4, descriptors=True), 3.51, 0.469, 2.77, 0.39),
+    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True), 0.25, 0.148, 4.37, 0.63),
+    Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 0.79, 0.283, 4.51, 0.61),
+    Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 1.15, 0.593, 4.20, 0.57),
 )
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
@@ -133,10 +133,10 @@ _MORE_MMA = (
     MatmulTile(16, 64, 128, 4, 4),
 )
 _MORE_WGMMA = (
-    MatmulTile(128, 128, 64, 8, 4),
     MatmulTile(128, 256, 64, 8, 3),
     MatmulTile(64, 256, 64, 4, 4),
-    MatmulTile(64, 128, 64, 4, 5),
+    MatmulTile(64, 64, 64, 4, 8),
+    MatmulTile(128, 64, 64, 4, 8),
     MatmulTile(64, 32, 256, 4, 3),
     MatmulTile(32, 64, 128, 4, 5),
     MatmulTile(16, 64, 256, 4, 3),
