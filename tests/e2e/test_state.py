@@ -206,6 +206,35 @@ def test_state_may_be_written_by_its_owner() -> None:
     assert torch.equal(packaged(torch.ones(2)), torch.full((2,), 42.0))
 
 
+class Three(nn.Module):
+    """Three states, the last of which overlaps no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number, name in enumerate("abc"):
+            self.register_buffer(name, torch.arange(4.0) + 10 * number)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        for state in (self.a, self.b, self.c):
+            state.add_(x)
+        return self.a + self.b - self.c
+
+
+def test_states_change_places() -> None:
+    """Each is read before any is overwritten, whether views are given or copies."""
+    for own in (True, False):
+        model = aotpack.compile(Three(), (torch.ones(4),), target="cpu")
+        views = {name: torch.from_dlpack(view) for name, view in model.state.items()}
+        turned = {"a": views["b"], "b": views["c"], "c": views["a"]}
+        given = turned if own else {name: view.clone() for name, view in turned.items()}
+        wanted = {name: view.clone() for name, view in turned.items()}
+        model.bind_weights(given, strict=False)
+        for name, view in views.items():
+            assert torch.equal(view, wanted[name])
+        model.bind_weights(views)
+        assert torch.equal(model(torch.zeros(4)), wanted["a"] + wanted["b"] - wanted["c"])
+
+
 @pytest.mark.row("S:D8")
 @pytest.mark.parametrize(
     ("name", "copies"),

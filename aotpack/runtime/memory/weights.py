@@ -30,6 +30,7 @@ class _Source(NamedTuple):
     """Bytes to bind; ``owner`` keeps them alive."""
 
     address: int
+    size: int
     place: tuple[int, int]
     owner: Any
 
@@ -138,6 +139,7 @@ class Weights:
             raise self._refused(f"a key is {unnamed[0]!r}; accepted: names of weights as text")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        sources = {name: self._apart(source) for name, source in sources.items()}
         plan = self._affected(sources.keys())
         self._bound -= sources.keys()  # an interrupt from here on leaves them to be bound again
         self._stale |= sources.keys()
@@ -220,6 +222,17 @@ class Weights:
             address += weight.size
         return is_host(self._device)
 
+    def _apart(self, source: _Source) -> _Source:
+        """A copy of what lies in the model's own state, which another weight may overwrite."""
+        own = self._block
+        if own is None or not source.size:
+            return source
+        if not own.address - source.size < source.address < own.address + own.size:
+            return source
+        block = Block(self._device, source.size)
+        self._device.copy(block.address, source.address, source.size, 0)
+        return _Source(block.address, source.size, self._device.place, block)
+
     def _copy(self, weight: Weight, source: _Source) -> None:
         copy = self._device.copy_in if source.place[0] in _HOST_PLACES else self._device.copy
         if weight.size:
@@ -283,7 +296,8 @@ class Weights:
     def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
         if isinstance(value, Stored):
             self._check(weight, str(value.dtype), value.shape, "file")
-            return _Source(value.data.__array_interface__["data"][0], (1, 0), value)
+            address = value.data.__array_interface__["data"][0]
+            return _Source(address, weight.size, (1, 0), value)
         layout = "nested" if getattr(value, "is_nested", False) else _layout_of(value)
         if layout != _DENSE:
             raise self._refused(f"{weight.name!r} is a tensor of layout {layout}; give a dense one")
@@ -308,7 +322,7 @@ class Weights:
             (address,), _, owner = framework.read((value,), 0)
         if weight.size and not has_memory(value, address):
             raise self._refused(f"{weight.name!r} has a shape but no memory; give its elements")
-        return _Source(address, seen.place, owner)
+        return _Source(address, weight.size, seen.place, owner)
 
     def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
         if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
