@@ -74,7 +74,7 @@ def _with_nan(x: Value, found: Value) -> Value:
 def _k(x: Value, order: int, *, scaled: bool) -> Value:
     """K(x), or exp(x) K(x); infinite at 0, NaN below."""
     inner = apply("minimum", x, MODIFIED_BORDER)
-    log = apply("log", apply("mul", inner, 0.5))
+    log = _log_of_half(inner, exact=order == 0)
     square = apply("square", inner)
     if order == 0:
         near = apply("sub", evaluated(fitted.K0_NEAR, square), apply("mul", log, i0(inner)))
@@ -92,6 +92,16 @@ def _k(x: Value, order: int, *, scaled: bool) -> Value:
     found = where(apply("le", x, MODIFIED_BORDER), near, far)
     found = where(apply("eq", x, 0), constant(INF, x.dtype), found)
     return _with_nan(x, where(apply("lt", x, 0), constant(NAN, x.dtype), found))
+
+
+def _log_of_half(x: Value, *, exact: bool) -> Value:
+    """``log(x / 2)``; half of the least number is 0, as eager has it where it is not ``exact``."""
+    half = apply("mul", x, 0.5)
+    if not exact or x.dtype is not DType.FLOAT32:
+        return apply("log", half)
+    tiny = apply("lt", x, 1e-30)
+    log = apply("log", where(tiny, x, half))
+    return where(tiny, apply("sub", log, math.log(2)), log)
 
 
 @elementwise("aten.special_modified_bessel_k0.default")

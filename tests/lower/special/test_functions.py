@@ -12,6 +12,7 @@ POSITIVE = torch.linspace(0.05, 20, 83)
 UNIT = torch.linspace(0.001, 0.999, 67)
 ENDS = torch.tensor([0.0, 1.0, -1.0, INF, NAN, 1e-30, 30.0])
 HALF_OPEN = torch.tensor([0.0, 1.0, -1.0, NAN, 1e-30, 30.0])
+DENORMAL = torch.tensor([0.0, 3e-45, -1e-45, 1e-42, 1e-38, 1e-31, 1e-29])
 
 EXPONENTS = torch.tensor([1.0, 1.01, 1.9, 2.0, 3.0, 7.0, 20.0, 61.5]).double()
 STARTS = torch.tensor([0.0, 0.02, 0.7, 1, 9.5, 30, 1e5, 1e9, -0.3, -1, -3.5, -40.25, NAN]).double()
@@ -33,6 +34,8 @@ CASES = [
     *(case(f"{name}.default", HALF_OPEN) for name in ABOVE_ZERO),
     *(case(f"{name}.default", LINE.double()) for name in EVERYWHERE),
     *(case(f"{name}.default", POSITIVE.double()) for name in ABOVE_ZERO),
+    *(case(f"{name}.default", DENORMAL) for name in ABOVE_ZERO),
+    case("special_modified_bessel_k0.default", torch.tensor([1e-45])),
     case("special_airy_ai.default", LINE.double()),
     case("special_airy_ai.default", torch.linspace(-20, 110, 79)),
     case("special_spherical_bessel_j0.default", torch.cat([LINE, ENDS])),
