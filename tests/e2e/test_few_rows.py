@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.target import parse_targets
 
 from .oracle import agree, compile_all
@@ -86,22 +87,26 @@ def test_the_products_of_a_gated_unit_share_a_kernel(rows: int, kernels: int) ->
 
 
 class Quantised(nn.Module):
-    """Weights of 8 bits, with a scale for each column, are widened where they are multiplied."""
+    """Weights of 8 bits, with a scale for each column and group of neighbours along k."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int, groups: int) -> None:
         super().__init__()
-        self.register_buffer("weight", torch.randint(-127, 128, (16, 256), dtype=torch.int8))
-        self.register_buffer("scale", torch.rand(16, 1, dtype=BF16))
+        self.register_buffer("weight", torch.randint(-127, 128, (16, depth), dtype=torch.int8))
+        self.register_buffer("scale", torch.rand(16, groups, 1, dtype=BF16))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ (self.weight.to(x.dtype) * self.scale).t()
+        scale: torch.Tensor = self.scale  # type: ignore[assignment]
+        parts = self.weight.unflatten(1, (scale.shape[1], -1))  # type: ignore[operator]
+        return x @ (parts.to(x.dtype) * scale).flatten(1).t()
 
 
-def test_weights_of_eight_bits_are_widened_in_registers() -> None:
+@pytest.mark.parametrize("groups", [1, 4])
+def test_weights_of_eight_bits_are_widened_in_registers(groups: int) -> None:
     torch.manual_seed(0)
-    x = torch.randn(1, 256, dtype=BF16)
-    compiled = compile_all(Quantised(), (x,))
-    assert "kernel_few_rows.py.jinja" in compiled.precompiled.rendered.as_text()
+    x = torch.randn(1, 512, dtype=BF16)
+    compiled = compile_all(Quantised(512, groups), (x,))
+    (kernel,) = compiled.scheduled.on(80).kernels
+    assert [one.tile.k for one in kernel.variants if isinstance(one.tile, MatmulTile)] == [512]
     agree(compiled, (x,))
 
 

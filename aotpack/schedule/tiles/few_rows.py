@@ -65,7 +65,7 @@ def few_rows_variants(
     found, rows = list[Variant](), 1
     while rows <= limit and rows < 2 * high:
         if rows >= low:
-            best, *others = _tiles(template_op, rows, len(products), first=first)
+            best, *others = _tiles(products, rows, program, first=first)
             at_most = None if high <= rows else rows
             found.append(
                 Variant(best, 1, MAX_ARCH, template_op.m.extent, at_most, others=tuple(others))
@@ -95,16 +95,25 @@ def _is_plain(template_op: Matmul) -> bool:
 
 
 def _steps_by_one(template_op: Matmul, axis: Axis, strides: Strides) -> bool:
-    """True if what the right factor reads along an axis are neighbours in memory."""
+    """True if what the right factor reads along an axis are neighbours in memory, or one element.
+
+    A scale is one element for a group of neighbours.
+    """
     along = [load for load in _loads(template_op) if axis in axes_in(load.index)]
     slopes = {local_slope(dot(load.index, strides[load.buffer]), axis) for load in along}
-    return slopes == {1}
+    return 1 in slopes and slopes <= {0, 1}
 
 
-def _tiles(template_op: Matmul, rows: int, products: int, *, first: bool) -> Iterator[MatmulTile]:
-    """The best guess, then others that tuning times; each once."""
-    size = template_op.operand.itemsize
-    depth, width = int(template_op.k.extent), VECTOR_BYTES // size
+def _tiles(
+    products: tuple[Matmul, ...], rows: int, program: Program, *, first: bool
+) -> Iterator[MatmulTile]:
+    """The best guess, then others that tuning times; each once. Vectors are of what is stored."""
+    k, loads = products[0].k, _loads(products[0])
+    along = (load.buffer for load in loads if k in axes_in(load.index))
+    size = min(program.buffers[name].dtype.itemsize for name in along)
+    depth, width = int(k.extent), VECTOR_BYTES // size
+    while WARP * width > depth and width > 1:
+        width //= 2
     shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
     if rows > 1 or 4096 < depth * size <= 8192:
         shapes = ((4, 4), (2, 4), (4, 1))
@@ -114,9 +123,9 @@ def _tiles(template_op: Matmul, rows: int, products: int, *, first: bool) -> Ite
     for columns, across in found:
         length = WARP * width * across
         in_thread = columns * length // (WARP * WARPS)
-        if rows * in_thread * products <= SUMS:
+        if rows * in_thread * len(products) <= SUMS:
             steps = ceil(depth / length)
-            vectors = steps * in_thread * products // width
+            vectors = steps * in_thread * len(products) // width
             most = ALL_VECTORS if rows == 1 else VECTORS
             groups = 1 if vectors <= most else ceil(vectors / VECTORS)
             yield MatmulTile(
