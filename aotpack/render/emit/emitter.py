@@ -223,11 +223,14 @@ class Emitter(Integers):
             home.names[key] = name
         return name
 
-    def _raw_load(self, load: Load, inner: Axis | None = None) -> str:
-        """The element as stored; past the end of ``inner``, where it is masked, 0."""
+    def _raw_load(
+        self, load: Load, inner: Axis | None = None, over: frozenset[Axis] = frozenset()
+    ) -> str:
+        """The element as stored, for points ``over`` axes; past the end of ``inner``, 0."""
         offset = self._offset(load)
         address = self.dialect.address(self.arguments.pointer(load.buffer), self.index(offset))
-        needs = self.index_needs(offset)
+        address = self._broadcast(address, self.index_needs(offset), over) if over else address
+        needs = self.index_needs(offset) | over
         masks, gap = self._checks(load.buffer, offset, needs)
         conditions = [*masks, *self._guards]
         if self._options.spread and self.frame.blocks[-1][0] in needs:
@@ -271,10 +274,12 @@ class Emitter(Integers):
             with self._guarded_by(value.condition):
                 assert isinstance(value.value, Load)
                 return self._assign(self._raw_load(value.value), self.region.home(needs), dtype)
-        if isinstance(value, Load) and self._resolve(value) is None and is_whole:
+        if isinstance(value, Load) and self._resolve(value) is None and inner in needs:
+            over = frozenset[Axis]() if is_whole else whole
             if self.arguments.dtype(value.buffer) is dtype:
-                return self._assign(self._raw_load(value, inner), self.region.home(needs), dtype)
-            if self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
+                raw = self._raw_load(value, inner, over)
+                return self._assign(raw, self.region.home(whole), dtype)
+            if is_whole and self._checks(value.buffer, self._offset(value), needs)[1] is not inner:
                 rounded = self.dialect.cast(self.value(value), value.dtype, dtype)
                 return self._assign(rounded, self.region.home(needs), dtype)
         text = self.value(value)

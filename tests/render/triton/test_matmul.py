@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.target import Target
+from tests.ptx import ptx
 from tests.render.models import kernel_text, rendered
 
 BF16 = torch.bfloat16
@@ -64,3 +66,11 @@ def test_members_are_in_the_loop_before_the_product_and_behind_the_loop_after_it
     loop, behind = text.split("for k_start", 1)[1].split("acc = tl.dot", 1)
     assert "* 2.0" in loop and "* 2.0" not in behind
     assert re.search(r"tl\.maximum\(|relu|> 0|< 0", behind)
+
+
+def test_one_row_is_loaded_as_a_tile_whose_other_rows_are_masked() -> None:
+    """So it is copied as its neighbours are. A row that is repeated crashed Triton for sm_80."""
+    args = torch.zeros(1, 8192, dtype=BF16), torch.zeros(8192, 2048, dtype=BF16)
+    (kernel,) = rendered(Product(), *args, targets=(Target("cuda", 80),)).kernels
+    assert re.search(r"tl\.load\(tl\.broadcast_to\(x_ptr \+ k_row, .*\), mask=m_mask", kernel.text)
+    assert "mma.sync" in ptx(kernel, 80)

@@ -1,5 +1,7 @@
 """Weights requested ahead: by products with few weights that wait, of ones that stream many."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -16,7 +18,7 @@ REQUEST = "cp.async.bulk.prefetch.L2"
 
 def sequence(*widths: int) -> tuple[nn.Module, torch.Tensor]:
     with torch.device("meta"):
-        pairs = zip(widths, widths[1:], strict=False)
+        pairs = pairwise(widths)
         model = nn.Sequential(*(nn.Linear(*sides, bias=False) for sides in pairs))
     return model.to_empty(device="cpu").to(BF16), torch.zeros(1, widths[0], dtype=BF16)
 
