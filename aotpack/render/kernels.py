@@ -82,24 +82,14 @@ def _steps(
     return tuple(steps)
 
 
-MOST_BEFORE = 3  # launches before one that begins with reads of weights
-
-
 def _streamed(schedule: Schedule) -> set[str]:
-    """What kernels read that begin with reads of weights, and a few launches before them."""
-    found, waiting = set[str](), dict[str, int]()
-    for together in reversed(launches(schedule.kernels)):
-        first = together[0]
-        tiles = [variant.tile for variant in first.variants]
-        streams = any(isinstance(tile, MatmulTile) and tile.weights_first for tile in tiles)
-        stored = {name for kernel in together for name in kernel.stored}
-        left = max((waiting[name] for name in stored if name in waiting), default=0)
-        left = MOST_BEFORE if streams else left - 1
-        if left > 0:
-            read = {name for kernel in together for name in kernel.reads}
-            found |= read
-            waiting |= {name: max(left, waiting.get(name, 0)) for name in read}
-    return found
+    """What kernels read that begin with reads of weights."""
+    return {
+        name
+        for kernel in schedule.kernels
+        if any(isinstance(v.tile, MatmulTile) and v.tile.weights_first for v in kernel.variants)
+        for name in kernel.reads
+    }
 
 
 def _alternatives(

@@ -11,7 +11,6 @@ from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.rounding import match_rounding
 from aotpack.schedule.interchange import interchange_loops
-from aotpack.schedule.launches.ahead import request_ahead
 from aotpack.schedule.launches.horizontal import fuse_horizontally
 from aotpack.schedule.launches.last_block import run_in_last_block
 from aotpack.schedule.launches.order import order_kernels
@@ -78,7 +77,6 @@ PLAN = (
     draft_pass(run_in_last_block, "kernels", only_without="partition"),
     draft_pass(fuse_horizontally, "kernels", only_without="given"),
     draft_pass(declare_exchanges, "kernels", reaches=Phase.LAUNCHED),
-    draft_pass(request_ahead, "kernels"),
     draft_pass(schedule_weight_program, "program weights"),
     draft_pass(plan_memory, "lifetimes", reaches=Phase.COMPLETE),
     draft_pass(offer_unfused, "kernels", only_with="offers_unfused"),

@@ -75,9 +75,6 @@ class Kernel:
     program to arrive of those that make its operands. ``counters`` count arrivals; they are zero
     before and after each launch. ``exchange`` holds the block states of a look-back scan.
 
-    Programs of a product that streams its weights request some of the weight ``ahead`` too, which a
-    later kernel streams, while they wait for the launch before.
-
     A branch or loop is a kernel without axes or variants: the schedules of its ``parts`` run in its
     place, as its condition says.
     """
@@ -95,7 +92,6 @@ class Kernel:
     runs_in_last_block: bool = False
     counters: tuple[Buffer, ...] = ()
     parts: tuple[Schedule, ...] = ()
-    ahead: str = ""
 
     @property
     def control(self) -> Control | None:
@@ -355,7 +351,6 @@ def _kernel(kernel: Kernel) -> list[str]:
     lines = [f"kernel {kernel.name} over {ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.shares_launch else ""
     lines[0] += ", by the last programs to arrive" if kernel.runs_in_last_block else ""
-    lines[0] += f", requests {kernel.ahead} ahead" if kernel.ahead else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:
         known = map(schedule_text, kernel.parts) if kernel.parts else map(str, kernel.control.parts)

@@ -2,8 +2,10 @@
 
 from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Kernel, Member
+from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import targets
 from aotpack.ir.symbolic.integers import Axis, Int, operand
+from aotpack.ir.values import Apply, Const, Load, indirect_values, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.kernel_builder import KernelBuilder
 
@@ -16,6 +18,23 @@ def render_epilogue(
     for member in kernel.members:
         store_results(builder, member, emitter, frozenset(axes))
     return tuple(emitter.region.lines())
+
+
+def loaded_early(kernel: Kernel, builder: KernelBuilder) -> tuple[str, ...]:
+    """The lines that load what the epilogue adds, such as a bias: it comes while sums are made.
+
+    They are the first lines of the epilogue, which follows.
+    """
+    made = {name for member in kernel.members for name in targets(member.operation)}
+    for member in kernel.members:
+        if not isinstance(member.operation, Pointwise):
+            continue
+        inner = walk((builder.bound(member, member.operation.value),))
+        if all(isinstance(one, (Apply, Const, Load)) for one in inner):
+            for load in (one for one in inner if isinstance(one, Load)):
+                if load.buffer not in made and not indirect_values(load.index):
+                    builder.emitter.value(load)
+    return tuple(builder.root.lines())
 
 
 def store_results(

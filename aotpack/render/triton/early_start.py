@@ -6,9 +6,7 @@ gdc_launch_dependents(): the next launch may start once all programs of this one
 
 import re
 
-_LINES = re.compile(
-    r"^ +(?:gdc_(?:launch_dependents|wait)\(\)|tl\..*prefetch\.L2.*)\n", re.MULTILINE
-)
+_LINES = re.compile(r"^ +gdc_(?:launch_dependents|wait)\(\)\n", re.MULTILINE)
 _ADMISSION = re.compile(r"^ +gdc_launch_dependents\(\)\n", re.MULTILINE)
 _WAIT = re.compile(r"^( +)gdc_wait\(\)\n", re.MULTILINE)
 _IMPORT = re.compile(r"^from triton\.language\.extra\.cuda import gdc_.*\n", re.MULTILINE)

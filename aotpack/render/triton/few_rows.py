@@ -15,15 +15,14 @@ from typing import NamedTuple
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, points
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
-from aotpack.ir.kernels.tiles import WARP, MatmulTile
-from aotpack.ir.operations import Matmul, Pointwise
-from aotpack.ir.program import targets
+from aotpack.ir.kernels.tiles import MatmulTile
+from aotpack.ir.operations import Matmul
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Apply, Const, Load, Value, indirect_values, walk
+from aotpack.ir.values import Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
-from aotpack.render.emit.epilogue import render_epilogue
+from aotpack.render.emit.epilogue import loaded_early, render_epilogue
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
@@ -31,12 +30,6 @@ from aotpack.render.triton.contexts import FewRowsContext
 from aotpack.render.triton.types import TRITON_TYPES
 
 WAIT = "gdc_wait()"
-LINE = 128  # bytes of memory that a thread requests ahead
-AHEAD = (
-    'tl.inline_asm_elementwise("cp.async.bulk.prefetch.L2.global [$1], {line}; mov.u32 $0, 0;", '
-    '"=r,l", [{pointer} + (tl.program_id(0) * {threads} + tl.arange(0, {threads})) * {elements}], '
-    "dtype=tl.int32, is_pure=False, pack=1)"
-)
 
 
 class Step(NamedTuple):
@@ -67,8 +60,8 @@ def few_rows_context(
     steps = _Steps(builder, kernel, template_op, tile)
     for product, right in zip(kernel.products, steps.rights, strict=True):
         builder.results[product.target] = right.acc
-    early = _loaded_early(kernel, builder)
-    lines = tuple(steps.lines(early, _request_ahead(kernel, builder, tile)))
+    early = loaded_early(kernel, builder)
+    lines = tuple(steps.lines(early))
     epilogue = render_epilogue(kernel, builder, template_op.axes)[len(early) :]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     masks = builder.emitter.frame.masks
@@ -90,31 +83,6 @@ def few_rows_context(
         lines=lines,
         epilogue=epilogue,
     )
-
-
-def _request_ahead(kernel: Kernel, builder: KernelBuilder, tile: MatmulTile) -> tuple[str, ...]:
-    """The line by which threads bring a later kernel's weight to L2, a line of memory each."""
-    if not kernel.ahead:
-        return ()
-    pointer = builder.arguments.pointer(kernel.ahead)
-    elements = LINE // builder.arguments.dtype(kernel.ahead).itemsize
-    threads = WARP * tile.num_warps
-    return (AHEAD.format(line=LINE, pointer=pointer, threads=threads, elements=elements),)
-
-
-def _loaded_early(kernel: Kernel, builder: KernelBuilder) -> tuple[str, ...]:
-    """The lines that load what the epilogue adds, such as a bias: it comes while sums are made."""
-    made = {name for member in kernel.members for name in targets(member.operation)}
-    for member in kernel.members:
-        if not isinstance(member.operation, Pointwise):
-            continue
-        value = builder.bound(member, member.operation.value)
-        inner = walk((value,))
-        if all(isinstance(one, (Apply, Const, Load)) for one in inner):
-            for load in (one for one in inner if isinstance(one, Load)):
-                if load.buffer not in made and not indirect_values(load.index):
-                    builder.emitter.value(load)
-    return tuple(builder.root.lines())
 
 
 class _Steps:
@@ -146,15 +114,17 @@ class _Steps:
 
         return Right(f"acc{number}" if number else "acc", Rewriter({}, held)(value), leaves)
 
-    def lines(self, early: Sequence[str], ahead: Sequence[str]) -> list[str]:
-        """Loads and sums of the whole product; ``early`` lines follow the wait, others go ahead."""
+    def lines(self, early: Sequence[str]) -> list[str]:
+        """Loads and sums of the whole product; the ``early`` ones come first after the wait."""
         length = self._group * self._tile.k
         end = self._groups * length
         body = Region(frozenset((self._op.m, self._op.n)))
         if not self._tile.weights_first:
             body.append(WAIT)
         first = self._loaded(body, "first", "0")
-        for line in (*ahead, *([WAIT] if self._tile.weights_first else []), *early):
+        if self._tile.weights_first:
+            body.append(WAIT)
+        for line in early:
             body.append(line)
         if self._groups == 1:
             self._add(body, first)

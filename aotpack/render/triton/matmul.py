@@ -11,7 +11,12 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Value
-from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
+from aotpack.render.emit.epilogue import (
+    batch_names,
+    batch_numbers,
+    loaded_early,
+    render_epilogue,
+)
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
@@ -50,7 +55,9 @@ def matmul_context(
     factors = Factors(builder, template_op, tile, steps)
     lhs, columns = factors.left(), factors.all_columns()
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
-    columns = [replace(one, epilogue=factors.epilogue(one)) for one in columns]
+    early = loaded_early(kernel, builder) if tile.swapped else ()  # in small tiles
+    lhs = replace(lhs, setup=(*lhs.setup, *early))
+    columns = [replace(one, epilogue=factors.epilogue(one)[len(early) :]) for one in columns]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     return MatmulContext(
         name=kernel.name,
