@@ -1,6 +1,6 @@
 """Matmul tiles by architecture and number of rows, from a cost model fitted to measurements.
 
-The model for sm_90 was fitted to medians on an H200 (21 shapes times 40 forms, in
+The model for sm_90 was fitted to medians on an H200 (27 shapes times up to 80 forms, in
 docs/measurements/h200_matmul_forms.csv): a fixed time, a time for each step of k and for each wave
 of tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
 without spills within their shared memory, with scaled steps. Factors that are rectangles of memory
