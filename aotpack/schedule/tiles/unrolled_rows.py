@@ -24,7 +24,8 @@ LONGEST = 64  # elements of a row: lines of a kernel
 LONGEST_APART = 16  # of windows that share no elements
 KINDS = ("sum", "prod", "max", "min", "any", "all")  # whose states are single elements
 WARPS = 4
-OF_A_LANE = (4, 7, 2)  # windows that slide along a line of an image
+OF_A_LANE = (7, 4, 2)  # windows that slide along a line of an image
+VECTOR = 4  # neighbouring elements of each: more take registers that other warps need
 
 
 def unrolled_rows(
@@ -70,7 +71,7 @@ def _with_neighbours(
         lanes = x.extent // windows
         fills = typical(lanes) >= 2 * gpu.multiprocessors * WARP * WARPS
         if known_multiple(line.size, windows) and fills:
-            block = tile.x
+            block = min(tile.x, WARP * WARPS * VECTOR)
             while block > WARP * WARPS and typical(lanes) < 2 * gpu.multiprocessors * block:
                 block //= 2
             return replace(tile, x=block, unroll=windows, apart=int(column.size))
