@@ -128,7 +128,8 @@ def _odd(kernel: Kernel, rng: random.Random) -> Variant:
         case MatmulTile():
             tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
         case AttentionTile():
-            tile = replace(tile, i=16, j=rng.choice((16, 32)))
+            rows = tile.i if tile.is_for_few else 16  # memory for parts counts on them
+            tile = replace(tile, i=rows, j=rng.choice((16, 32)))
     return replace(variant, tile=tile, others=())
 
 

@@ -11,6 +11,7 @@ from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
 
 SMALLEST_DOT = 16  # elements along any side of a product
 FEWEST_STEPS = 2  # of a program that shares keys
+MOST_ADDED = 65_536  # elements of all parts of a tile, which one program adds
 
 
 def row_tiles(attention: Attention, tile: AttentionTile) -> Int:
@@ -24,7 +25,9 @@ def key_splits(attention: Attention, tile: AttentionTile) -> Int:
     if not tile.most_programs:
         return Int.of(1)
     shares = ceil_div(attention.j.extent, tile.j * FEWEST_STEPS)
-    return maximum(1, minimum(Int.of(tile.most_programs) // row_tiles(attention, tile), shares))
+    most = max(1, MOST_ADDED // (part_rows(attention, tile) * padded(attention.e)))
+    programs = Int.of(tile.most_programs) // row_tiles(attention, tile)
+    return maximum(1, minimum(minimum(programs, shares), most))
 
 
 def part_rows(attention: Attention, tile: AttentionTile) -> int:
