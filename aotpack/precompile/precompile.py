@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from aotpack.devices import GPUS
@@ -101,26 +102,39 @@ def _compile(
 ) -> dict[Request, Binary | None]:
     """Binaries from the cache, and the others from the compiler.
 
-    None for a kernel that does not compile and is not ``needed``.
+    None for a kernel that does not compile and is not ``needed``. One that takes more shared memory
+    than there is is compiled with fewer stages: Triton may keep stages of an epilogue's loads too.
     """
     keys = {request: request.key(compilers) for request in requests}
     found = {request: cache.get(key, request.check) for request, key in keys.items()}
     missing = [request for request, binary in found.items() if binary is None]
     progress.begin("compile kernels", len(missing))
-    answers = compile_all(missing, jobs)
-    try:
-        for request, answer in answers:
-            if request in needed or _is_usable(request, answer):
-                found[request] = binary = _accept(request, answer)
-                cache.put(keys[request], binary)
-            progress.step(f"{request.name} for {request.target}")
-    finally:
-        answers.close()
+    forms = {request: request for request in missing}
+    while forms:
+        asked_by = {form: request for request, form in forms.items()}
+        forms = {}
+        answers = compile_all(tuple(asked_by), jobs)
+        try:
+            for form, answer in answers:
+                request = asked_by[form]
+                if _is_too_large(form, answer) and form.num_stages > 1:
+                    forms[request] = replace(form, num_stages=form.num_stages - 1)
+                    continue
+                if request in needed or _is_usable(request, answer):
+                    found[request] = binary = _accept(request, answer)
+                    cache.put(keys[request], binary)
+                progress.step(f"{request.name} for {request.target}")
+        finally:
+            answers.close()
     return found
 
 
 def _is_usable(request: Request, answer: Binary | str) -> bool:
-    return isinstance(answer, Binary) and answer.shared <= GPUS[request.arch].shared
+    return isinstance(answer, Binary) and not _is_too_large(request, answer)
+
+
+def _is_too_large(request: Request, answer: Binary | str) -> bool:
+    return isinstance(answer, Binary) and answer.shared > GPUS[request.arch].shared
 
 
 def _accept(request: Request, answer: Binary | str) -> Binary:
@@ -130,11 +144,11 @@ def _accept(request: Request, answer: Binary | str) -> Binary:
             f"compiling the kernel {request.name} for {request.target} failed.\n"
             f"The compiler says:\n{answer}\n{_repeat(request)}"
         )
-    limit = GPUS[request.arch].shared
-    if answer.shared > limit:
+    if _is_too_large(request, answer):
+        limit = GPUS[request.arch].shared
         raise CompileError(
             f"the kernel {request.name} needs {answer.shared} bytes of shared memory and"
-            f" {request.target} offers {limit}; a smaller tile or fewer stages would fit.\n"
+            f" {request.target} offers {limit}; a smaller tile would fit.\n"
             f"{_repeat(request)}"
         )
     return answer
