@@ -50,13 +50,15 @@ def described_factor(
     emitter = builder.emitter_in(Frame(starts, {}, ()), region)
     made = _made(emitter, value.buffer, block, lengths)
     lines = (*region.lines(), f"{name}_block = {made}")
-    places = ", ".join(emitter.index(one.start) for one in block.dimensions)
+    step = Region(frozenset(starts))
+    at_step = builder.emitter_in(Frame(starts, {}, ()), step)
+    places = ", ".join(at_step.index(one.start) for one in block.dimensions)
     text = f"{name}_block.load([{places}])"
     if [one.axis for one in block.dimensions] != [axis for axis, _ in sides]:
         text += ".T"
     is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
     before, setup = (lines, ()) if is_fixed else ((), lines)
-    return Factor(before, setup, (f"{name} = {text}",), name)
+    return Factor(before, setup, (*step.lines(), f"{name} = {text}"), name)
 
 
 def _made(emitter: Emitter, buffer: str, block: Block, lengths: Mapping[Axis, int]) -> str:
