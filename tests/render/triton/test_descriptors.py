@@ -85,6 +85,16 @@ CASES: dict[str, tuple[Form, tuple[torch.Tensor, ...], int]] = {
     "epilogue": (lambda x, y: torch.relu(x @ y + y[0]), (half(70, 40), half(40, 48)), 2),
     "batch": (lambda x, y: x @ y, (half(3, 70, 40), half(3, 40, 48)), 2),
     "part": (lambda x, y: x[8:] @ y[:, 8:40], (half(70, 40), half(40, 48)), 2),
+    "digits": (
+        lambda x, y: x.mT.flatten(0, 1) @ y,
+        (half(2, 40, 64).mT.contiguous().mT, half(40, 48)),
+        2,
+    ),
+    "digits of rows": (
+        lambda x, y: x.transpose(0, 1).flatten(0, 1) @ y,
+        (half(64, 2, 40), half(40, 48)),
+        2,
+    ),
     "unaligned": (lambda x, y: x @ y, (half(70, 42), half(42, 48)), 1),
     "broadcast": (lambda x, y: x.expand(70, 40) @ y, (half(1, 40), half(40, 48)), 1),
 }
