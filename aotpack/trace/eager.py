@@ -3,8 +3,8 @@
 Both leave the weights as they are. The fused encoder kernels stay off, as they are in export.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -45,15 +45,34 @@ def run_eagerly(
     """The tensors that the module returns, then the new values of those that it changes."""
     args, kwargs = _copied(example)
     with _unchanged(program, args, kwargs, signature, named_tensors(module)) as changed:
-        try:
-            result = module(*args, **kwargs)
-        except (Exception, SystemExit) as error:
-            raise TraceError(
-                f"running {signature.name} eagerly on the example inputs: "
-                + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
-            ) from error
+        result = _called(module, args, kwargs, signature.name)
         returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         return [tensor.clone() for tensor in (*returned, *changed)]
+
+
+def run_again(
+    module: nn.Module,
+    program: ExportedProgram,
+    example: Example,
+    signature: Signature,
+    between: Callable[[], AbstractContextManager[None]],
+) -> Tensors:
+    """The same of a second call, which ``between`` is entered for after the first."""
+    args, kwargs = _copied(example)
+    with _unchanged(program, args, kwargs, signature, named_tensors(module)):
+        _called(module, args, kwargs, signature.name)
+        with between():
+            return run_eagerly(module, program, example, signature)
+
+
+def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
+    try:
+        return module(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        raise TraceError(
+            f"running {name} eagerly on the example inputs: "
+            + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+        ) from error
 
 
 def run_exported(

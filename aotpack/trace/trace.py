@@ -16,6 +16,7 @@ from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.golden import SIZE
 from aotpack.stages import Traced
+from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
@@ -164,12 +165,23 @@ def _exported(
     if options.dtype is not None:
         example = cast_floats(example, options.dtype)
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
-    program = export(run, *example, shapes, name=name, strict=options.strict)
+    program = _export(run, example, shapes, name, options.strict)
     if draws(program):
         run, example = seeded(run, name), with_example_seed(example)
         shapes = specs_by_argument(run, *example, shapes)
-        program = export(run, *example, shapes, name=name, strict=options.strict)
+        program = _export(run, example, shapes, name, options.strict)
     return program, run, example, leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+
+
+def _export(
+    run: nn.Module, example: Example, shapes: dict[str, Any] | None, name: str, strict: bool
+) -> ExportedProgram:
+    """``export``; what forward changes in Python meanwhile is put back."""
+    before = Attributes(run)
+    try:
+        return export(run, *example, shapes, name=name, strict=strict)
+    finally:
+        before.restore()
 
 
 def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None, strict: bool) -> None:

@@ -2,5 +2,6 @@
 
 Modules: ``exported`` (torch.export against the model) with ``departure`` (the operator to blame),
 ``dependence`` (what depends on a node),
-``lowerings`` (registered lowerings against their operators), ``values`` (when two results agree).
+``lowerings`` (registered lowerings against their operators), ``values`` (when two results agree),
+``second_call`` (what a model keeps from call to call) with ``attributes`` (what it holds).
 """

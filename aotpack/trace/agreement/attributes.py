@@ -1,0 +1,215 @@
+"""What a model's Python attributes hold: kept before a run, then compared and put back.
+
+Attributes of all modules and of objects in them, and what stands in lists, dicts and sets. A
+tensor is kept as the object that it is, with its memory: its values are not copied.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+_DEEPEST = 6  # attributes and items between a module and what is compared
+_LONGEST = 4096  # items of one container that are looked into
+_MOST = 300_000  # values in all
+_PARTS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+_OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
+_PLAIN = (int, float, complex, str, bytes, type(None), torch.device, torch.dtype)
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
+_CLOSED = (type, ModuleType, enum.Enum, torch.Tensor, *_FUNCTIONS, *_PLAIN)
+_CONTAINERS = (dict, list, deque, tuple, set)
+ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A place that holds something else than before; ``ABSENT`` where nothing stood or stands.
+
+    ``path`` leads there from the model, ``local`` from the module that has it. ``kind`` is buffer,
+    parameter, module, attribute, or memory: the same tensor has another one.
+    """
+
+    path: str
+    local: str
+    kind: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A module's attributes, an object's, or a container, and what was in it."""
+
+    value: Any
+    path: str
+    local: str
+    kind: str
+    held: Any
+
+    def step(self, key: Any) -> tuple[str, str]:
+        """The path to an item, from the model and from the module that has it."""
+        step = f"[{key!r}]" if self._is_container() else f".{key}"
+        return (self.path + step).strip("."), (self.local + step).strip(".")
+
+    def changes(self) -> Iterator[Change]:
+        """What differs now."""
+        now, held = held_by(self.value), self.held
+        if self._is_container() and _has_other_items(held, now):
+            yield Change(self.path, self.local, "attribute", held, now)
+        elif isinstance(now, dict):
+            for key in dict.fromkeys((*held, *now)):
+                if not (isinstance(self.value, nn.Module) and key in _OF_MODULES):
+                    yield from self._change(key, held.get(key, ABSENT), now.get(key, ABSENT))
+        elif isinstance(now, list):
+            for place, (before, after) in enumerate(zip(held, now, strict=True)):
+                yield from self._change(place, before, after)
+
+    def _is_container(self) -> bool:
+        """False for attributes, and for the parameters, buffers and submodules of a module."""
+        return self.kind == "attribute" and isinstance(self.value, _CONTAINERS)
+
+    def _change(self, key: Any, before: Any, after: Any) -> Iterator[Change]:
+        if not _is_same(before, after):
+            yield Change(*self.step(key), self.kind, before, after)
+
+    def restore(self) -> None:
+        """Put back what was in it."""
+        value = self.value
+        if isinstance(value, (list, deque)):
+            value.clear()
+            value.extend(self.held)
+        elif isinstance(value, set):
+            value.clear()
+            value.update(self.held)
+        else:
+            own = value if isinstance(value, dict) else vars(value)
+            dict.clear(own)
+            dict.update(own, self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """A tensor, and another one of the memory that it had."""
+
+    tensor: torch.Tensor
+    alias: torch.Tensor
+    path: str
+    local: str
+
+    def is_kept(self) -> bool:
+        return _layout(self.tensor) == _layout(self.alias)
+
+
+class Attributes:
+    """What a module holds at one moment."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._holders: list[_Holder] = []
+        self._memories: list[_Memory] = []
+        self._seen: set[int] = set()
+        self._visit(module, "", "", 0, "attribute")
+
+    def changes(self) -> list[Change]:
+        """What it holds now and did not hold then."""
+        found = [change for holder in self._holders for change in holder.changes()]
+        moved = [one for one in self._memories if not one.is_kept()]
+        found += [Change(one.path, one.local, "memory", one.alias, one.tensor) for one in moved]
+        return found
+
+    def restore(self) -> None:
+        """Put back what it held."""
+        for one in self._memories:
+            if not one.is_kept():
+                one.tensor.data = one.alias
+        for holder in self._holders:
+            if any(True for _ in holder.changes()):
+                holder.restore()
+
+    def storages(self) -> set[int]:
+        """The memories of its tensors, as ``storage_of`` tells them."""
+        return {storage_of(one.alias) for one in self._memories}
+
+    def _visit(self, value: Any, path: str, local: str, depth: int, kind: str) -> None:
+        """Keep what a value holds, and what that holds."""
+        if isinstance(value, torch.Tensor):
+            self._visit_tensor(value, path, local)
+        if isinstance(value, nn.Module):
+            local, depth = "", 0
+        if id(value) in self._seen or depth > _DEEPEST or len(self._seen) > _MOST:
+            return
+        held = held_by(value)
+        if held is None:
+            return
+        self._seen.add(id(value))
+        holder = _Holder(value, path, local, kind, held)
+        self._holders.append(holder)
+        for key, part in list(_items(held))[:_LONGEST]:
+            if not isinstance(value, nn.Module) or key not in _OF_MODULES:
+                self._visit(part, *holder.step(key), depth + 1, "attribute")
+            elif key in _PARTS:
+                self._visit(part, path, local, depth, _PARTS[key])
+
+    def _visit_tensor(self, tensor: torch.Tensor, path: str, local: str) -> None:
+        is_plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer)
+        if is_plain and tensor.layout is torch.strided and id(tensor) not in self._seen:
+            self._seen.add(id(tensor))
+            self._memories.append(_Memory(tensor, tensor.detach(), path, local))
+
+
+def held_by(value: Any) -> Any:
+    """A copy of what a value holds: a dict, a list, a tuple or a set; None if nothing."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, (list, deque)):
+        return list(value)
+    if isinstance(value, set):
+        return set(value)
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, _CLOSED) or not hasattr(value, "__dict__"):
+        return None
+    is_of_torch = type(value).__module__.partition(".")[0] == "torch"
+    return dict(vars(value)) if isinstance(value, nn.Module) or not is_of_torch else None
+
+
+def tensors_in(value: Any, depth: int = _DEEPEST) -> Iterator[torch.Tensor]:
+    """The tensors that a value is or holds."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth:
+        for _, part in list(_items(held_by(value) or ()))[:_LONGEST]:
+            yield from tensors_in(part, depth - 1)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """A number for the memory of a tensor that lives; -1 for one without."""
+    is_plain = tensor.layout is torch.strided
+    return tensor.untyped_storage()._cdata if is_plain else -1
+
+
+def _items(held: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(held.items()) if isinstance(held, dict) else enumerate(held)
+
+
+def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
+    return storage_of(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def _has_other_items(held: Any, now: Any) -> bool:
+    """True for another number of items, or other keys."""
+    return len(held) != len(now) or (isinstance(now, (dict, set)) and {*held} != {*now})
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    if before is after:
+        return True
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, tuple):
+        return len(before) == len(after) and all(map(_is_same, before, after))
+    return isinstance(before, _PLAIN) and (before == after or repr(before) == repr(after))  # NaN

@@ -1,0 +1,256 @@
+"""Models that need Python values of the call before are refused; what changes nothing is not."""
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aotpack.errors import TraceError
+from aotpack.stages import Traced
+from aotpack.trace import trace
+
+ONES, ZEROS = torch.ones(2), torch.zeros(2)
+HEAD = "(?s)tracing m: forward leaves the model other than it found it: .*\n  forward .*"
+
+
+class Part(nn.Module):
+    """A model, or a part of one, with state of every form."""
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = forward
+        self.register_buffer("b", torch.zeros(2))
+        self.last, self.n, self.table = torch.zeros(2), 0, None
+        self._items, self.by_name = [], {"k": torch.zeros(2)}
+        self.recent = deque([torch.zeros(2)], maxlen=1)
+        self.object = SimpleNamespace(length=0)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self, x)
+
+
+class Whole(nn.Module):
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([part])
+
+    def forward(self, x: Tensor) -> Any:
+        return self.parts[0](x)
+
+
+def traced(forward: Callable[..., Any], x: Tensor = ONES, **options: Any) -> Traced:
+    return trace(Part(forward), (x,), name="m", version="1", **options)
+
+
+def assigns_a_buffer(m: Any, x: Tensor) -> Tensor:
+    m.b = m.b + x
+    return m.b * 1
+
+
+def gives_memory(m: Any, x: Tensor) -> Tensor:
+    m.b.data = m.b + x
+    return m.b * 1
+
+
+def gives_memory_that_is_written_first(m: Any, x: Tensor) -> Tensor:
+    m.b.data = x + 1
+    return m.b * 1
+
+
+def assigns_after_reading(m: Any, x: Tensor) -> Tensor:
+    y = x - m.last
+    m.last = x.clone()
+    return y
+
+
+def assigns_an_item(m: Any, x: Tensor) -> Tensor:
+    m.by_name["k"] = m.by_name["k"] + x
+    return m.by_name["k"] * 1
+
+
+def appends(m: Any, x: Tensor) -> Tensor:
+    m._items.append(x * 1)
+    return torch.stack(m._items).sum(0)
+
+
+def keeps_the_recent(m: Any, x: Tensor) -> Tensor:
+    y = x - m.recent[0]
+    m.recent.append(x * 1)
+    return y
+
+
+def adds_a_key(m: Any, x: Tensor) -> Tensor:
+    m.by_name[len(m.by_name)] = x * 1
+    return torch.stack([*m.by_name.values()]).sum(0)
+
+
+def counts(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    return x + m.n
+
+
+def counts_in_an_object(m: Any, x: Tensor) -> Tensor:
+    m.object.length += 1
+    return x + m.object.length
+
+
+def starts(m: Any, x: Tensor) -> Tensor:
+    y = x if m.table is None else x - m.table
+    m.table = x * 1
+    return y
+
+
+def fails_later(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    return x.reshape(2, m.n)
+
+
+LOST = {
+    "buffer": (assigns_a_buffer, r"assigns the buffer b anew; write self.b.copy_\(...\)"),
+    "memory": (gives_memory, r"gives b other memory \(.data, .*\); write self.b.copy_"),
+    "memory written first": (gives_memory_that_is_written_first, "gives b other memory"),
+    "attribute": (assigns_after_reading, r"assigns the attribute last anew; write self.last.copy_"),
+    "item": (assigns_an_item, r"assigns the attribute by_name\['k'\] anew; write self.by_name"),
+    "list": (
+        appends,
+        r"the attribute _items, a list \(0 items, then 1\); keep .* index_copy_",
+    ),
+    "deque": (keeps_the_recent, r"assigns the attribute recent\[0\] anew"),
+    "key": (adds_a_key, r"the attribute by_name, a dict \(1 items, then 2\)"),
+    "number": (counts, r"n from 0 to 1; keep a buffer of torch.tensor\(0\), and write"),
+    "number of an object": (counts_in_an_object, r"the attribute object.length from 0 to 1"),
+    "first call": (
+        starts,
+        r"sets the attribute table, which was None; keep a buffer",
+    ),
+    "failure": (fails_later, r"the attribute n from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_what_a_package_would_lose_is_refused_by_name(kind: str) -> None:
+    forward, words = LOST[kind]
+    with pytest.raises(TraceError, match=HEAD + words):
+        traced(forward)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "list"])
+def test_strict_mode_refuses_the_same(kind: str) -> None:
+    forward, words = LOST[kind]
+    with pytest.raises(TraceError, match=HEAD + words):
+        traced(forward, strict=True)
+
+
+@pytest.mark.parametrize("kind", ["attribute", "list", "first call"])
+def test_inputs_that_leave_zeros_hide_nothing(kind: str) -> None:
+    forward, words = LOST[kind]
+    with pytest.raises(TraceError, match=HEAD + words):
+        traced(forward, ZEROS)
+
+
+def test_a_part_is_named_by_its_path_and_the_model_is_as_before() -> None:
+    part = Part(assigns_after_reading)
+    last = part.last
+    with pytest.raises(TraceError, match=r"attribute parts.0.last anew; write self.last.copy_"):
+        trace(Whole(part), (ONES,), name="m", version="1")
+    assert part.last is last and torch.equal(last, ZEROS)
+
+
+def copies_into_a_buffer(m: Any, x: Tensor) -> Tensor:
+    m.b.copy_(m.b + x)
+    return m.b * 1
+
+
+def copies_after_reading(m: Any, x: Tensor) -> Tensor:
+    y = x - m.last
+    m.last.copy_(x)
+    return y
+
+
+def copies_into_an_item(m: Any, x: Tensor) -> Tensor:
+    m.by_name["k"].copy_(m.by_name["k"] + x)
+    return m.by_name["k"] * 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "name"),
+    [
+        (copies_into_a_buffer, "b"),
+        (copies_after_reading, "last"),
+        (copies_into_an_item, "by_name_k"),
+    ],
+)
+def test_what_is_advised_is_state(forward: Callable[..., Any], name: str) -> None:
+    assert traced(forward).graph.signature.updates == (name,)
+
+
+def counts_for_nobody(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    m.object.length += 1
+    return x + 1
+
+
+def fills_a_table(m: Any, x: Tensor) -> Tensor:
+    if m.table is None or m.table.shape[0] < x.shape[0]:
+        m.table = torch.arange(x.shape[0]) * 0.5
+    return x + m.table
+
+
+def fills_a_table_of_an_object(m: Any, x: Tensor) -> Tensor:
+    if not hasattr(m.object, "table"):
+        m.object.table = torch.arange(x.shape[0]) * 0.5
+    return x + m.object.table
+
+
+def keeps_a_mask_for_each_size(m: Any, x: Tensor) -> Tensor:
+    mask = m.by_name.setdefault(x.shape[0], torch.ones(x.shape[0]).cumsum(0))
+    return x * mask
+
+
+def shows_what_it_computed(m: Any, x: Tensor) -> Tensor:
+    m.last = x.exp()
+    m._items.append(m.last)
+    return m.last + 1
+
+
+def takes_views_of_weights(m: Any, x: Tensor) -> Tensor:
+    m.last = m.b.view(2, 1)
+    return x + m.last
+
+
+def starts_anew(m: Any, x: Tensor) -> Tensor:
+    m.last = torch.zeros_like(m.last)
+    m.last += x
+    return m.last * 2
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        counts_for_nobody,
+        fills_a_table,
+        fills_a_table_of_an_object,
+        starts_anew,
+        keeps_a_mask_for_each_size,
+        shows_what_it_computed,
+        takes_views_of_weights,
+        lambda m, x: m.__dict__.update(n=m.n + 1) or torch.dropout(x, 0.5, True),
+    ],
+)
+def test_what_changes_no_result_is_accepted(forward: Callable[..., Any]) -> None:
+    module = Part(forward)
+    before = {key: vars(module)[key] for key in ("last", "n", "table")}
+    trace(module, (ONES,), name="m", version="1")
+    assert all(vars(module)[key] is one for key, one in before.items()) and not module._items
+
+
+def test_weights_that_hooks_compute_are_accepted() -> None:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        layer = nn.utils.weight_norm(nn.Linear(2, 2))
+    trace(Whole(layer), (ONES,), name="m", version="1")
