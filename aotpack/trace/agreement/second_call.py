@@ -8,13 +8,14 @@ alone, such as tables and masks, changes nothing and is accepted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -94,7 +95,7 @@ class _SecondCall:
         def between() -> Iterator[None]:
             left.changes = self.before.changes()
             middle, reads = Attributes(self.module), _Reads()
-            with reads:
+            with reads if self._is_watched() else nullcontext():
                 yield
             left.note(middle, reads.storages - self.before.storages())
 
@@ -103,6 +104,11 @@ class _SecondCall:
         except TraceError as error:
             left.error = f"the second call fails: {str(error).partition(': ')[2]}"
         return left
+
+    def _is_watched(self) -> bool:
+        """False for branches and loops: torch compiles them, and a mode with them."""
+        parts = [one for one in self.program.graph_module.modules() if isinstance(one, GraphModule)]
+        return len(parts) == 1
 
     @contextmanager
     def _as_packaged(self) -> Iterator[None]:
