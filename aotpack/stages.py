@@ -36,7 +36,7 @@ from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.target import Target
-from aotpack.trees import Tree
+from aotpack.trees import Constant, Tree
 
 
 class Product:
@@ -77,11 +77,11 @@ class Signature:
 
     ``sizes`` are the dynamic dimensions with their ranges; ``args``/``kwargs`` describe what
     forward takes, leaves in the order of ``inputs``; ``positional`` names what a call may pass by
-    position: the children of ``args``, then keys of ``kwargs``; ``result`` is what it returns,
-    leaves in the order of ``outputs``; ``updates`` are the inputs and weights it changes in place;
-    ``assertions`` are checked by every call; ``unused`` are state_dict names of tensors that the
-    program does not use. ``counted`` are the sizes that a call reads from its data, in order, with
-    the ``conditions`` on them.
+    position: the children of ``args``, then keys of ``kwargs`` and of ``defaults``, the parameters
+    that the example left out; ``result`` is what it returns, leaves in the order of ``outputs``;
+    ``updates`` are the inputs and weights it changes in place; ``assertions`` are checked by every
+    call; ``unused`` are state_dict names of tensors that the program does not use. ``counted`` are
+    the sizes that a call reads from its data, in order, with the ``conditions`` on them.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Signature:
     unused: tuple[str, ...] = ()
     counted: tuple[CountedSize, ...] = ()
     conditions: tuple[SizeCondition, ...] = ()
+    defaults: tuple[tuple[str, Constant], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

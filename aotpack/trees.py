@@ -3,6 +3,7 @@
 import keyword
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 CLASSES = ("named", "record", "object")
 TAKEN = frozenset(
@@ -14,6 +15,9 @@ TAKEN = frozenset(
     """.split()
 )
 """Names that the module of a package has already."""
+
+
+Constant: TypeAlias = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Tree:
     kind: str
     children: tuple["Tree", ...] = ()
     keys: tuple[str, ...] = ()
-    value: bool | int | float | str | None = None
+    value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
 

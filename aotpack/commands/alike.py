@@ -109,7 +109,7 @@ def _type_text(tensor: Tensor, shape: tuple[int, ...] | None) -> str:
 def _takes(side: Signature) -> str:
     """The parameters with all that is fixed in them; tensors by name."""
     names = iter(tensor.name for tensor in side.inputs)
-    return parameters_text(side.args, side.kwargs, side.positional, names)
+    return parameters_text(side.args, side.kwargs, side.positional, side.defaults, names)
 
 
 def _classes(tree: Tree) -> Iterator[str]:

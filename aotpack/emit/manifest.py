@@ -93,10 +93,17 @@ def signature_facts(signature: Signature) -> dict[str, Any]:
         "outputs": [_tensor(spec) for spec in signature.outputs],
         **{side: _tree(getattr(signature, side)) for side in ("args", "kwargs", "result")},
         "positional": list(signature.positional),
+        **_defaults(signature),
         "updates": list(signature.updates),
         "assertions": [asdict(one) for one in signature.assertions],
         **_counted(signature),
     }
+
+
+def _defaults(signature: Signature) -> dict[str, Any]:
+    """The values of parameters that the example left out; nothing if there are none."""
+    defaults = {name: _fixed(value) for name, value in signature.defaults}
+    return {"defaults": defaults} if defaults else {}
 
 
 def _counted(signature: Signature) -> dict[str, Any]:

@@ -78,10 +78,10 @@ class ClassContext:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """A method: lines of its parameters, the type of its result; "" is the only one."""
+    """A method: lines of its parameters by form, the type of its result; "" is the only one."""
 
     name: str
-    parameters: tuple[str, ...]
+    forms: tuple[tuple[str, ...], ...]
     result: str
 
 

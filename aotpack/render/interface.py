@@ -7,12 +7,13 @@ argument of a class is anything with its fields (a protocol), or a mapping of th
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile, takewhile
 
 from aotpack.ir.dtypes import DType
 from aotpack.render.contexts import CallContext, ClassContext, InterfaceContext
 from aotpack.render.environment import render_template
 from aotpack.stages import Signature, TensorSpec
-from aotpack.trees import CLASSES, Tree, classes_of
+from aotpack.trees import CLASSES, Constant, Tree, classes_of
 
 _ARRAY = "_A"
 _DICT_NAMES = frozenset(dir(dict))
@@ -46,7 +47,7 @@ class _Types:
         calls = tuple(
             CallContext(
                 name,
-                tuple(self._parameters(one)),
+                self._forms(one),
                 self._value(one.result, f"_{_camel(name)}Result"),
             )
             for name, one in methods.items()
@@ -94,7 +95,7 @@ class _Types:
     def _value(self, tree: Tree, path: str) -> str:
         """The type of a part of a result; ``path`` names a typed dict."""
         if tree.kind in ("leaf", "none", "constant"):
-            return _ARRAY if tree.kind == "leaf" else _constant(tree)
+            return _ARRAY if tree.kind == "leaf" else _constant(tree.value)
         if tree.kind in CLASSES:
             return f"{self._names[id(tree)]}[{_ARRAY}]"
         keys = tree.keys or [str(place) for place in range(len(tree.children))]
@@ -116,7 +117,7 @@ class _Types:
     def _argument(self, tree: Tree) -> str:
         """The types that an argument accepts."""
         if tree.kind in ("leaf", "none", "constant"):
-            return _ARRAY if tree.kind == "leaf" else _constant(tree)
+            return _ARRAY if tree.kind == "leaf" else _constant(tree.value)
         if tree.kind in CLASSES:
             return f"_{self._names[id(tree)]}Like[{_ARRAY}] | Mapping[str, Any]"
         parts = [self._argument(child) for child in tree.children]
@@ -125,8 +126,12 @@ class _Types:
         fixed = f"tuple[{', '.join(parts) or '()'}]"
         return f"{fixed} | list[Any]" if tree.kind == "tuple" else f"Sequence[{_union(parts)}]"
 
-    def _parameters(self, signature: Signature) -> Iterator[str]:
-        """The lines of the parameters of a call."""
+    def _forms(self, signature: Signature) -> tuple[tuple[str, ...], ...]:
+        """The lines of the parameters of a call, for each way of passing them.
+
+        Python takes no parameter behind one with a default. Where one stands there, it is by
+        keyword alone in the first way, and in the second what stands before it is passed.
+        """
         tensors = iter(signature.inputs)
         count = len(signature.args.children)
         names = (*signature.positional[:count], *signature.kwargs.keys)
@@ -135,16 +140,17 @@ class _Types:
             name: self._parameter(name, child, tensors)
             for name, child in zip(names, children, strict=True)
         }
-        nameless = [n for n, name in enumerate(signature.positional) if not _is_name(name)]
-        for place, name in enumerate(signature.positional):
-            yield lines.pop(name)
-            if place == max(nameless, default=-1):
-                yield "/,"
-        plain = [line for name, line in lines.items() if _is_name(name)]
-        if plain:
-            yield from ("*,", *plain)
-        if len(plain) < len(lines):
-            yield f"**others: {_ARRAY},"
+        left_out = {n: f"{n}: {_constant(v)}" for n, v in signature.defaults if _is_name(n)}
+        defaults = {name: f"{line} = ...," for name, line in left_out.items()}
+        places = [*takewhile((lines | defaults).__contains__, signature.positional)]
+        behind = [*dropwhile(lines.__contains__, places)]
+        first = [*takewhile(lines.__contains__, places), *takewhile(defaults.__contains__, behind)]
+        forms = [_lines(first, lines | defaults)]
+        if any(map(lines.__contains__, behind)):
+            last = max(place for place, name in enumerate(places, 1) if name in lines)
+            passed = {name: f"{left_out[name]}," for name in places[:last] if name in left_out}
+            forms.append(_lines(places, lines | defaults | passed))
+        return tuple(forms)
 
     def _parameter(self, name: str, tree: Tree, tensors: Iterator[TensorSpec]) -> str:
         specs = [next(tensors) for node in tree.walk() if node.kind == "leaf"]
@@ -156,15 +162,27 @@ class _Types:
         return f"{own}: {kind}," + (f"  # {shapes}" if shapes else "")
 
 
+def _lines(placed: Sequence[str], lines: Mapping[str, str]) -> tuple[str, ...]:
+    """The lines of parameters, with what divides those with a place from others."""
+    nameless = max((n for n, name in enumerate(placed, 1) if not _is_name(name)), default=0)
+    found = [lines[name] for name in placed]
+    if nameless:
+        found.insert(nameless, "/,")
+    rest = {name: line for name, line in lines.items() if name not in placed}
+    plain = [line for name, line in rest.items() if _is_name(name)]
+    others = [f"**others: {_ARRAY},"] if len(plain) < len(rest) else []
+    return (*found, *(["*,"] if plain else []), *plain, *others)
+
+
 def _shown(spec: TensorSpec) -> str:
     order = f" in order {', '.join(map(str, spec.order))}" if spec.order else ""
     return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]{order}"
 
 
-def _constant(tree: Tree) -> str:
-    if tree.value is None or isinstance(tree.value, float):
-        return "None" if tree.value is None else "float"
-    return f"Literal[{tree.value!r}]"
+def _constant(value: Constant) -> str:
+    if value is None or isinstance(value, float):
+        return "None" if value is None else "float"
+    return f"Literal[{value!r}]"
 
 
 def _union(types: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from .errors import ArgumentError, did_you_mean
 from .manifest import Signature
-from .structures.trees import flatten
+from .structures.trees import flatten, in_words, is_same
 
 
 class Binder:
@@ -14,16 +14,14 @@ class Binder:
     def __init__(self, signature: Signature) -> None:
         self._model = signature.name
         self._positional = signature.positional
-        self._count = len(self._positional)
+        self._defaults = signature.defaults
         args, kwargs = signature.args, signature.kwargs
         self._names = (*self._positional[: len(args.children)], *kwargs.keys)
+        self._count = len(self._names)
         children = (*args.children, *kwargs.children)
         self._has_tensors_alone = all(child.kind == "leaf" for child in children)
-        self._is_plain = self._has_tensors_alone and self._names == self._positional
-        self._parts = [
-            (name, f"calling {signature.name}: argument {name}", child)
-            for name, child in zip(self._names, children, strict=True)
-        ]
+        self._is_plain = self._has_tensors_alone and self._names == self._positional[: self._count]
+        self._parts = [*zip(self._names, children, strict=True)]
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The tensors in the order of the signature's inputs."""
@@ -33,26 +31,44 @@ class Binder:
         if self._has_tensors_alone:
             return [given[name] for name in self._names]
         leaves: list[Any] = []
-        for name, path, child in self._parts:
-            flatten(child, given[name], path, leaves)
+        try:
+            for name, child in self._parts:
+                flatten(child, given[name], name, leaves)
+        except ArgumentError as error:
+            raise ArgumentError(f"calling {self._model}: argument {error}") from None
         return leaves
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        """The arguments by name, each exactly once."""
+        """The arguments by name, each exactly once; what has its default counts as left out."""
         given = {**dict(zip(self._positional, args, strict=False)), **kwargs}
-        fits = len(given) == len(args) + len(kwargs) == len(self._names)
+        is_once = len(given) == len(args) + len(kwargs)
+        if is_once and len(given) > self._count:
+            given = self._without_defaults(given)
+        fits = is_once and len(given) == self._count
         if not (fits and all(map(given.__contains__, self._names))):
             raise self._refused(args, kwargs)
         return given
 
+    def _without_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments but for those that the example left out, which have their defaults."""
+        defaults = self._defaults
+        for name, value in given.items():
+            if name in defaults and not is_same(defaults[name], value):
+                raise ArgumentError(
+                    f"calling {self._model}: argument {name!r} is {in_words(value)}; the example "
+                    f"left it out, so its default {defaults[name]!r} became part of the program. "
+                    "Pass that value or none, or build another package."
+                )
+        return {name: value for name, value in given.items() if name not in defaults}
+
     def _refused(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError:
         """Why the arguments do not fit, and which do."""
         wrong = []
-        if len(args) > self._count:
+        if len(args) > len(self._positional):
             plural = "" if len(args) == 1 else "s"
-            wrong.append(f"got {len(args)} positional argument{plural} for {self._count}")
+            wrong.append(f"got {len(args)} positional argument{plural} for {len(self._positional)}")
         placed = self._positional[: len(args)]
-        wanted = dict.fromkeys((*self._positional, *self._names))
+        wanted = dict.fromkeys((*filter(self._names.__contains__, self._positional), *self._names))
         missing = [name for name in wanted if name not in placed and name not in kwargs]
         if missing:
             plural, be = ("", "is") if len(missing) == 1 else ("s", "are")
@@ -60,8 +76,8 @@ class Binder:
         for name in kwargs:
             if name in placed:
                 wrong.append(f"argument {name!r} is given twice, by position and by name")
-            elif name not in self._names:
-                hint = did_you_mean(name, self._names).removeprefix("; ")
+            elif name not in self._names and name not in self._defaults:
+                hint = did_you_mean(name, (*self._names, *self._defaults)).removeprefix("; ")
                 what = hint or "what the example left out keeps its default"
                 wrong.append(f"argument {name!r} is no input of the package ({what})")
         return ArgumentError(
@@ -71,5 +87,9 @@ class Binder:
     def _accepted(self) -> str:
         alone = [name for name in self._names if name not in self._positional]
         by_keyword = f"by keyword alone: {', '.join(alone)}" if alone else ""
-        places = ", ".join(self._positional) or f"no {'positional ' if alone else ''}argument"
-        return "; ".join(filter(None, (places, by_keyword)))
+        placed = [name for name in self._positional if name in self._names]
+        places = ", ".join(placed) or f"no {'positional ' if alone else ''}argument"
+        known = dict.fromkeys((*self._positional, *self._defaults))
+        defaults = [f"{name}={self._defaults[name]!r}" for name in known if name in self._defaults]
+        left_out = f"with its default alone: {', '.join(defaults)}" if defaults else ""
+        return "; ".join(filter(None, (places, by_keyword, left_out)))

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from .errors import PackageError
 from .files.checked import check_sum, read_bounded
-from .files.kinds import Count, Error, Identifier, Name, Sha256
+from .files.kinds import Constant, Count, Error, Identifier, Name, Sha256
 from .files.schema import INLINE, PLACE, Mismatch, OneOf, read_record, shown
 from .files.strict_json import parse_json
 from .files.sums import SUMS, read_sums
@@ -52,11 +52,12 @@ class Signature:
     args: Tree
     kwargs: Tree
     result: Tree
-    positional: tuple[Name, ...]  # parameters that have a place: those of args, then keys of kwargs
+    positional: tuple[Name, ...]  # parameters that have a place: those of args, then other names
     updates: tuple[Name, ...]  # inputs and weights that a call changes in place
     assertions: tuple[Assertion, ...]
     counted: tuple[CountedSize, ...] = ()  # sizes that a call reads from its data
     conditions: tuple[SizeCondition, ...] = ()
+    defaults: Mapping[Name, Constant] = field(default_factory=dict)  # what the example left out
 
     def __post_init__(self) -> None:
         for key, found, tensors in (
@@ -73,12 +74,21 @@ class Signature:
         for key, tree, kind in (("args", self.args, "tuple"), ("kwargs", self.kwargs, "dict")):
             if tree.kind != kind:
                 raise Mismatch(f"a {tree.kind}", f"a {kind}").within("kind").within(key)
-        count, keys = len(self.args.children), {*self.kwargs.keys}
+        self._check_names()
+
+    def _check_names(self) -> None:
+        count, keys, left = len(self.args.children), {*self.kwargs.keys}, {*self.defaults}
         own, shared = {*self.positional[:count]}, {*self.positional[count:]}
         places = len(own | shared) == len(self.positional) >= count
-        if not places or own & keys or shared - keys:
-            accepted = f"{count} names that are no keys of kwargs, then such keys"
+        if not places or own & keys or shared - keys - left:
+            accepted = f"{count} names that are no keys of kwargs, then such keys or defaults"
             raise Mismatch(shown([*self.positional]), accepted).within("positional")
+        if given := left & (own | keys):
+            raise (
+                Mismatch("there", "names that args and kwargs lack")
+                .within(min(given))
+                .within("defaults")
+            )
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -99,7 +109,7 @@ class Signature:
 
     def __str__(self) -> str:
         inputs, outputs = (map(Tensor.type_text, side) for side in (self.inputs, self.outputs))
-        takes = parameters_text(self.args, self.kwargs, self.positional, inputs)
+        takes = parameters_text(self.args, self.kwargs, self.positional, self.defaults, inputs)
         gives = structure_text(self.result, outputs)
         where = "".join(f"\n  {size}" for size in (*self.sizes, *self.counted))
         changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""

@@ -30,7 +30,7 @@ from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.operators.state import check_caches, with_state
-from aotpack.trace.parameters import with_positional_names
+from aotpack.trace.parameters import with_parameters
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
 
@@ -144,7 +144,7 @@ def _traced(
         check_indices=options.check_indices,
         refusal=options.refusal,
     )
-    graph = with_positional_names(graph, given.module, program)
+    graph = with_parameters(graph, given.module, program)
     is_module = isinstance(given.module, nn.Module)
     own = options.triton, options.fp32_precision
     ways = Ways(exported, program, run if runs else None, is_module, *own)

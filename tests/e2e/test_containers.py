@@ -110,7 +110,7 @@ def test_containers_need_no_torch(folder: Path) -> None:
         (
             (X, X),
             {"pair": Box(X, X)},
-            "pair is Box; accepted: Pair with 'left', 'right', or a dict",
+            "argument 'pair' is Box; accepted: Pair with 'left', 'right', or a dict",
         ),
         ((X, X), {"pair": Pair(X, X[:, 0])}, "argument 'pair.right' has 1 dimensions"),
     ],

@@ -14,7 +14,7 @@ from aotpack.render.interface import render_interface
 from aotpack.runtime import Model, errors, load
 from aotpack.runtime.interface.listing import TensorInfo
 from aotpack.stages import Signature, TensorSpec
-from aotpack.trees import TAKEN, Tree
+from aotpack.trees import TAKEN, Constant, Tree
 
 LEAF, NONE = Tree("leaf"), Tree("none")
 POINT = Tree("named", (LEAF, NONE), ("u", "v"), name="Point")
@@ -25,13 +25,17 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
 def stub(
-    args: tuple[Tree, ...] = (), names: tuple[str, ...] = (), result: Tree = LEAF, **kwargs: Tree
+    args: tuple[Tree, ...] = (),
+    names: tuple[str, ...] = (),
+    result: Tree = LEAF,
+    defaults: tuple[tuple[str, Constant], ...] = (),
+    **kwargs: Tree,
 ) -> str:
     trees = Tree("tuple", args), Tree("dict", (*kwargs.values(),), (*kwargs,))
     count = sum(node.kind == "leaf" for tree in trees for node in tree.walk())
     shape = (Int.of(Var("b", 1, 8)), Int.of(4))
     inputs = tuple(TensorSpec(f"x{n}", DType.FLOAT32, shape) for n in range(count))
-    signature = Signature("demo", "1", (), inputs, (), *trees, result, names)
+    signature = Signature("demo", "1", (), inputs, (), *trees, result, names, defaults=defaults)
     text = render_interface(signature)
     ast.parse(text)
     return text
@@ -61,6 +65,19 @@ def stub(
         (
             {"args": (Tree("dict", (LEAF, NONE), ("a", "b")), POINT), "names": ("x", "y")},
             "x: Mapping[str, _A | None],K\ny: _PointLike[_A] | Mapping[str, Any],K",
+        ),
+        (
+            {"args": (LEAF,), "names": ("x", "y"), "defaults": (("y", None), ("f", 2.5))},
+            "\ndef __call__(\nself,\nx: _A,K\ny: None = ...,\n*,\nf: float = ...,\n) ->",
+        ),
+        (
+            {"args": (LEAF,), "names": ("x", "y", "k"), "k": LEAF, "defaults": (("y", "no"),)},
+            "@overload\ndef __call__(\nself,\nx: _A,K\ny: Literal['no'] = ...,\n*,\nk: _A,K\n) -> "
+            "_A: ...\n@overload\ndef __call__(\nself,\nx: _A,K\ny: Literal['no'],\nk: _A,K\n) -> ",
+        ),
+        (
+            {"args": (LEAF,), "names": ("x", "_y"), "defaults": (("_y", None),)},
+            "self,\nx: _A,K\n) -> _A: ...",
         ),
         ({"result": Tree("tuple")}, ") -> tuple[()]: ..."),
         ({"result": Tree("list", (LEAF, NONE))}, ") -> list[_A | None]: ..."),

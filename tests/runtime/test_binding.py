@@ -72,6 +72,44 @@ def test_keywords_that_have_a_place(tmp_path: Path, device: FakeDevice) -> None:
             model(X)
 
 
+LEFT_OUT = (("y", None), ("rate", float("nan")), ("flag", True), ("mode", "mean"))
+
+
+def test_what_the_example_left_out_takes_its_default(tmp_path: Path, device: FakeDevice) -> None:
+    trees = {"args": Tree("tuple", (LEAF,)), "kwargs": Tree("dict", (LEAF,), ("z",))}
+    places = ("x", "y", "z", "rate")
+    folder = write_demo(tmp_path / "demo", **trees, positional=places, defaults=LEFT_OUT)
+    with load(folder, device) as model:
+        nan = float("nan")
+        for args, kwargs in (
+            ((X,), {"z": X}),
+            ((X, None, X), {}),
+            ((X, None, X, nan), {"mode": "mean"}),
+            ((X,), {"y": None, "z": X, "flag": True}),
+            ((), {"flag": True, "rate": nan, "z": X, "x": X, "y": None}),
+        ):
+            np.testing.assert_array_equal(model(*args, **kwargs), X * 4)
+        for args, kwargs, words in (
+            (
+                (X, X, X),
+                {},
+                "argument 'y' is ndarray; the example left it out, so its default None",
+            ),
+            ((X, None, X), {"flag": 1}, "argument 'flag' is 1; the example left it out"),
+            ((X, None, X, 0.5), {}, "argument 'rate' is 0.5; .* default nan became part"),
+            (
+                (X, None),
+                {"flag": True},
+                "argument 'z' is missing; accepted: x, z; with its default",
+            ),
+            ((X, None, X), {"y": None}, "argument 'y' is given twice"),
+            ((X, None, X, nan, True), {}, "got 5 positional arguments for 4; .*: y=None, rate=nan"),
+            ((X, None, X), {"falg": True}, r"\(did you mean 'flag'\?\)"),
+        ):
+            with pytest.raises(ArgumentError, match=words):
+                model(*args, **kwargs)
+
+
 def test_an_argument_stands_in_its_place(tmp_path: Path, device: FakeDevice) -> None:
     names = {"kwargs": Tree("dict", (LEAF, LEAF), ("y", "x")), "args": Tree("tuple")}
     folder = write_demo(tmp_path / "demo", **names, positional=("x", "y"))

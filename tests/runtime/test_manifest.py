@@ -80,6 +80,12 @@ BINARY = (*KERNEL, "binaries", "fake")
         (put("args", {"kind": "leaf"}), "args is a structure of 1 tensors; accepted: 2"),
         (put("result", "kind", "heap"), "result.kind is 'heap'; accepted: leaf, none"),
         (put("result", "keys", ["a"]), "result.keys is a list of 1; accepted: 0 different keys"),
+        (
+            put("positional", ["x", "y", "z"]),
+            "positional is .* of 3; accepted: 2 names that are no keys",
+        ),
+        (put("defaults", {"y": 1}), "defaults.y is there; accepted: names that args and kwargs"),
+        (put("defaults", {"z": [1]}), "defaults.z is a list of 1; accepted: true, false, null"),
         (put("updates", ["z"]), r"updates\[0\] is 'z'; accepted: an input or a weight"),
         (put("weights", 0, "shape", [1 << 62]), r"weights\[0\].shape is float32"),
         (put("weights", 0, "constant", 0), r"weights\[0\].constant is 0; accepted: true or false"),

@@ -14,6 +14,11 @@ class Masked(nn.Module):
         return ids + mask if flag else ids
 
 
+class Other(nn.Module):
+    def forward(self, ids, types=(), mask=None, *, flag=True):
+        return ids + mask
+
+
 class Rest(nn.Module):
     def forward(self, first, /, *rest, **more):
         return first + sum(rest) + sum(more.values())
@@ -25,9 +30,10 @@ class Rest(nn.Module):
         (Masked(), (X, None, X), {"flag": True}, ("ids", "types", "mask")),
         (Masked(), (), {"mask": X, "types": None, "ids": X}, ("ids", "types", "mask")),
         (Masked(), (X,), {"flag": True, "types": None, "mask": X}, ("ids", "types", "mask")),
-        # what follows a parameter that the example leaves out has no place
-        (Masked(), (), {"mask": X, "ids": X}, ("ids",)),
-        (Masked(), (X,), {"mask": X}, ("ids",)),
+        (Masked(), (), {"mask": X, "ids": X}, ("ids", "types", "mask")),
+        (Masked(), (X,), {"mask": X}, ("ids", "types", "mask")),
+        # what follows a parameter whose default no call can pass has no place
+        (Other(), (X,), {"mask": X}, ("ids",)),
         (Rest(), (X, X, X), {"z": X}, ("first", "rest[0]", "rest[1]")),
         (nn.ReLU(), (X,), {}, ("input",)),
     ],
@@ -35,6 +41,20 @@ class Rest(nn.Module):
 def test_names(model, args, kwargs, names):
     signature = trace(model, args, kwargs, name="m", version="1").graph.signature
     assert signature.positional == names
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "kwargs", "defaults"),
+    [
+        (Masked(), (X,), {"mask": X}, (("types", None), ("flag", True))),
+        (Masked(), (X, None, X), {"flag": True}, ()),
+        (Other(), (X,), {"mask": X}, (("flag", True),)),
+        (Rest(), (X, X, X), {"z": X}, ()),
+    ],
+)
+def test_defaults(model, args, kwargs, defaults):
+    signature = trace(model, args, kwargs, name="m", version="1").graph.signature
+    assert signature.defaults == defaults
 
 
 def test_a_saved_program_keeps_positional_names_alone():

@@ -75,4 +75,5 @@ Sha256: TypeAlias = Annotated[
 ]
 File: TypeAlias = Annotated[str, Parsed(read_path)]
 Type: TypeAlias = Annotated[DType, Parsed(read_dtype)]
+Constant: TypeAlias = Annotated[bool | int | float | str | None, Parsed(read_constant)]
 Argument: TypeAlias = Annotated[Any, Parsed(read_argument)]

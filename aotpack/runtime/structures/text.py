@@ -1,6 +1,6 @@
 """Structures of arguments and results as text: where a tensor stands, and how all are nested."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .trees import Tree
 
@@ -42,13 +42,24 @@ def structure_text(tree: Tree, tensors: Iterator[str]) -> str:
 
 
 def parameters_text(
-    args: Tree, kwargs: Tree, positional: Sequence[str], tensors: Iterator[str]
+    args: Tree,
+    kwargs: Tree,
+    positional: Sequence[str],
+    defaults: Mapping[str, object],
+    tensors: Iterator[str],
 ) -> str:
-    """The parameters of a call: those that have a place, then those by keyword alone."""
+    """The parameters of a call: those that have a place, then those by keyword alone.
+
+    Of ``defaults``, those that stand before others.
+    """
     names = (*positional[: len(args.children)], *kwargs.keys)
     parts = zip(names, (*args.children, *kwargs.children), strict=True)
     texts = {name: _parameter_text(name, tree, tensors) for name, tree in parts}
-    placed = [texts.pop(name) for name in positional]
+    count = max((place for place, name in enumerate(positional, 1) if name in texts), default=0)
+    placed = [
+        texts.pop(name) if name in texts else f"{name}={defaults[name]!r}"
+        for name in positional[:count]
+    ]
     return ", ".join([*placed, *(["*"] if texts else []), *texts.values()])
 
 

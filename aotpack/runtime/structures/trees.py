@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 from ..errors import ArgumentError
-from ..files.kinds import read_constant
-from ..files.schema import Mismatch, OneOf, Parsed, shown
+from ..files.kinds import Constant
+from ..files.schema import Mismatch, OneOf, shown
 from .containers import NAMED, OBJECT, RECORD, container, is_plain
 
 _CLASSES = (NAMED, RECORD, OBJECT)
@@ -32,7 +32,7 @@ class Tree:
     kind: Annotated[str, OneOf(_KINDS)]
     children: "tuple[Tree, ...]" = ()  # whole in quotes: Python 3.10 resolves no part
     keys: tuple[str, ...] = ()
-    value: Annotated[bool | int | float | str | None, Parsed(read_constant)] = None
+    value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
 
@@ -82,12 +82,25 @@ def flatten(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
         _flatten_fields(tree, value, path, leaves)
     elif kind == "none":
         if value is not None:
-            raise ArgumentError(f"{path} is {_kind_of(value)}; the model was traced with None here")
-    elif type(value) is not type(tree.value) or repr(value) != repr(tree.value):  # NaN, -0.0
+            raise ArgumentError(
+                f"{path!r} is {in_words(value)}; the model was traced with None here"
+            )
+    elif value is not tree.value and not is_same(tree.value, value):
         raise ArgumentError(
-            f"{path} is {value!r}; the model was traced with {tree.value!r}, which became part of "
-            "the program. Pass that value, or build another package."
+            f"{path!r} is {in_words(value)}; the model was traced with {tree.value!r}, which "
+            "became part of the program. Pass that value, or build another package."
         )
+
+
+def is_same(constant: object, value: object) -> bool:
+    """True for a value of the constant's type that reads as it; NaN is NaN, and 0.0 is not -0.0."""
+    return type(value) is type(constant) and repr(value) == repr(constant)
+
+
+def in_words(value: object) -> str:
+    """A value in an error: what a constant may be as it reads, else its type."""
+    is_plain = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value) if is_plain else type(value).__name__
 
 
 def _flatten_sequence(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
@@ -95,14 +108,16 @@ def _flatten_sequence(tree: Tree, value: Any, path: str, leaves: list[Any]) -> N
         found = f"{_kind_of(value)}"
         if isinstance(value, (tuple, list)):
             found += f" of {len(value)}"
-        raise ArgumentError(f"{path} is {found}; accepted: {tree.kind} of {len(tree.children)}")
+        raise ArgumentError(f"{path!r} is {found}; accepted: {tree.kind} of {len(tree.children)}")
     for index, (child, item) in enumerate(zip(tree.children, value, strict=True)):
         flatten(child, item, f"{path}[{index}]", leaves)
 
 
 def _flatten_dict(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
     if not isinstance(value, Mapping):
-        raise ArgumentError(f"{path} is {_kind_of(value)}; accepted: dict with {_list(tree.keys)}")
+        raise ArgumentError(
+            f"{path!r} is {_kind_of(value)}; accepted: dict with {_list(tree.keys)}"
+        )
     missing = [key for key in tree.keys if key not in value]
     extra = [str(key) for key in value if key not in tree.keys]
     _check_keys(tree, path, missing, extra)
@@ -119,7 +134,7 @@ def _flatten_fields(tree: Tree, value: Any, path: str, leaves: list[Any]) -> Non
         given = {key: part for key, part in given.items() if part is not _ABSENT}
         if not given:
             accepted = f"{tree.name} with {_list(tree.keys)}, or a dict of these"
-            raise ArgumentError(f"{path} is {_kind_of(value)}; accepted: {accepted}")
+            raise ArgumentError(f"{path!r} is {_kind_of(value)}; accepted: {accepted}")
     pairs = [*zip(tree.keys, tree.children, strict=True)]
     missing = [k for k, child in pairs if child.kind != "none" and given.get(k) is None]
     extra = [str(k) for k, part in given.items() if k not in tree.keys and part is not None]
@@ -131,7 +146,7 @@ def _flatten_fields(tree: Tree, value: Any, path: str, leaves: list[Any]) -> Non
 def _check_keys(tree: Tree, path: str, missing: Sequence[str], extra: Sequence[str]) -> None:
     if missing or extra:
         wrong = f"lacks {_list(missing)}" if missing else f"has {_list(extra)} too many"
-        raise ArgumentError(f"{path} {wrong}; accepted: exactly {_list(tree.keys)}")
+        raise ArgumentError(f"{path!r} {wrong}; accepted: exactly {_list(tree.keys)}")
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:

@@ -28,6 +28,14 @@ TWO = ("constant", (), (), 2)
         ({"args": (LEAF,), "kwargs": {"k": LEAF}}, f"x: {X}, *, k: {X}"),
         ({"kwargs": {"k": LEAF, "m": LEAF}, "positional": ("m",)}, f"m: {X}, *, k: {X}"),
         ({"kwargs": {"k": LEAF, "m": LEAF}, "positional": ("m", "k")}, f"m: {X}, k: {X}"),
+        (
+            {
+                "kwargs": {"k": LEAF, "m": LEAF},
+                "positional": ("m", "y", "k", "flag"),
+                "defaults": (("y", None), ("flag", True)),
+            },
+            f"m: {X}, y=None, k: {X}",
+        ),
     ],
 )
 def test_parameters(tmp_path: Path, trees: dict, takes: str) -> None:
@@ -36,6 +44,7 @@ def test_parameters(tmp_path: Path, trees: dict, takes: str) -> None:
         "args": Tree("tuple", trees.get("args", ())),
         "kwargs": Tree("dict", (*kwargs.values(),), (*kwargs,)),
         "positional": trees.get("positional", ()),
+        "defaults": trees.get("defaults", ()),
     }
     signature = read_manifest(write_demo(tmp_path, **made)).signature
     assert str(signature).startswith(f"demo({takes}) -> {X}\n  b in 1 to 8")

@@ -44,7 +44,9 @@ def test_dicts_and_lists(tmp_path: Path, device: FakeDevice) -> None:
         assert type(made) is dict and [*made] == ["z", "a"] and made["z"] is None
         assert type(made["a"]) is list and type(made["a"][0]) is tuple
         np.testing.assert_array_equal(made["a"][0][0], X * 4)
-        with pytest.raises(ArgumentError, match=r"'rest'\] is list of 2; accepted: list of 1"):
+        with pytest.raises(
+            ArgumentError, match=r"argument \"x\['rest'\]\" is list of 2; accepted: list of 1"
+        ):
             model({"x": X, "rest": [X, X]})
         with pytest.raises(ArgumentError, match="lacks 'rest'; accepted: exactly 'x', 'rest'"):
             model({"x": X})
@@ -76,11 +78,11 @@ def test_whatever_has_the_fields_is_taken(taking, value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Batch(x=X, y=None), "argument batch lacks 'y'; accepted: exactly 'y', 'x'"),
-        (Batch(x=X, y=X, mask=X), "argument batch has 'mask' too many"),
-        ({"x": X, "y": X, "z": X}, "argument batch has 'z' too many"),
-        ((X, X), "argument batch is tuple; accepted: Batch with 'y', 'x', or a dict of these"),
-        (X, "argument batch is ndarray; accepted: Batch with"),
+        (Batch(x=X, y=None), "argument 'batch' lacks 'y'; accepted: exactly 'y', 'x'"),
+        (Batch(x=X, y=X, mask=X), "argument 'batch' has 'mask' too many"),
+        ({"x": X, "y": X, "z": X}, "argument 'batch' has 'z' too many"),
+        ((X, X), "argument 'batch' is tuple; accepted: Batch with 'y', 'x', or a dict of these"),
+        (X, "argument 'batch' is ndarray; accepted: Batch with"),
     ],
 )
 def test_what_lacks_a_field_is_refused(taking, value: Any, words: str) -> None:
