@@ -113,7 +113,7 @@ def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFix
     assert main(["inspect", str(wheel)]) == 0
     printed = capsys.readouterr().out
     assert "half 1.2" in printed
-    assert "batch in 1 to 64" in printed
+    assert "batch in 1 to 64" in printed and " bytes, embed" in printed
     assert "target  kernel" in printed and "\nsm_90   " in printed
     header, *_, row = printed.partition("target  kernel")[2].splitlines()
     assert header.split()[-2:] == ["moved", "us"]

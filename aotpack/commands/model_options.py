@@ -21,7 +21,7 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         action="append",
         default=[],
         metavar="ARG:AXIS=NAME[LOW:HIGH]",
-        help="a dynamic dimension, such as x:0=batch[1:64]; repeatable",
+        help="a dynamic dimension, such as x:0=batch[1:64]; without a range, from 1 on; repeatable",
     )
     parser.add_argument(
         "--dtype",

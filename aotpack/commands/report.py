@@ -9,7 +9,7 @@ from aotpack.devices import GPUS
 from aotpack.errors import printable
 from aotpack.render.report import Cell, Listing, Report, Table, render_report
 from aotpack.runtime.manifest import Kernel, Manifest
-from aotpack.runtime.tensors import Tensor, derived_text, tensors_text
+from aotpack.runtime.tensors import Tensor, derived_text, weights_text
 from aotpack.target import CPU
 from aotpack.tune import estimate
 
@@ -33,7 +33,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         ("built by", ", ".join(filter(None, (f"aotpack {manifest.aotpack}", compilers)))),
         ("targets", ", ".join(manifest.targets)),
         *(row for name, one in methods for row in _method_rows(name, one)),
-        ("weights", f"{tensors_text(len(manifest.weights))}, {manifest.weights_mode}"),
+        ("weights", f"{weights_text(manifest.weights)}, {manifest.weights_mode}"),
         *(row for name, one in methods for row in _memory_rows(name, one)),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),

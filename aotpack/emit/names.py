@@ -38,7 +38,11 @@ def import_name(name: str) -> str:
     if not identifier.isidentifier() or keyword.iskeyword(identifier):
         raise _refused(name, f"{identifier!r} cannot be imported")
     if identifier in _TAKEN or identifier in sys.stdlib_module_names:
-        raise _refused(name, f"{identifier!r} is the name of another module")
+        raise UsageError(
+            f"emitting a package: the name {name!r} is not accepted: {identifier!r} is the name of "
+            f"another module, which could not be imported beside the package; accepted: any other, "
+            f"such as {identifier}-model. Use --name."
+        )
     return identifier
 
 

@@ -124,7 +124,7 @@ def _sha256(wheel: Path, doing: str) -> str:
 
 
 def _private_key(file: Path, passphrase: Callable[[], bytes]) -> Ed25519PrivateKey:
-    text = _key_text(file)
+    text = _key_text(file, _MAKE)
     is_ssh = b"BEGIN OPENSSH PRIVATE KEY" in text
     load = serialization.load_ssh_private_key if is_ssh else serialization.load_pem_private_key
     try:
@@ -133,38 +133,46 @@ def _private_key(file: Path, passphrase: Callable[[], bytes]) -> Ed25519PrivateK
         except TypeError:  # it is encrypted
             key = load(text, password=passphrase())
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise _refused(file, "private", str(error)) from error
+        raise _refused(file, "private", _unreadable(text)) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _refused(file, "private", f"it is a {type(key).__name__}")
     return key
 
 
 def _public_key(file: Path) -> Ed25519PublicKey:
-    text = _key_text(file)
+    text = _key_text(file, "the builder of the wheel has the public key")
     is_pem = text.lstrip().startswith(b"-----BEGIN")
     load = serialization.load_pem_public_key if is_pem else serialization.load_ssh_public_key
     try:
         key: Any = load(text)
     except (ValueError, UnsupportedAlgorithm) as error:
-        found = "it is a private key" if b"PRIVATE KEY" in text else str(error)
+        found = "it is a private key" if b"PRIVATE KEY" in text else "it is no public key"
         raise _refused(file, "public", found) from error
     if not isinstance(key, Ed25519PublicKey):
         raise _refused(file, "public", f"it is a {type(key).__name__}")
     return key
 
 
-def _key_text(file: Path) -> bytes:
+def _unreadable(text: bytes) -> str:
+    """Why a file is no private key that can be read."""
+    if text.startswith((b"ssh-", b"-----BEGIN PUBLIC KEY")):
+        return "it is a public key"
+    is_key = b"PRIVATE KEY-----" in text
+    return "it is damaged, or the passphrase is wrong" if is_key else "it is no private key"
+
+
+def _key_text(file: Path, else_do: str) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"--key {file}: it cannot be read: {error.strerror}; check the path, or make a pair: "
-            f"{_MAKE}"
+            f"--key {file}: it cannot be read: {error.strerror}; check the path; {else_do}"
         ) from error
 
 
 def _refused(file: Path, kind: str, found: str) -> UsageError:
+    pair = f"; {_MAKE}" if kind == "private" else ""
     return UsageError(
-        f"--key {file}: {found}; accepted is an ed25519 {kind} key, in PEM or as OpenSSH writes "
-        f"it: {_MAKE}"
+        f"--key {file}: {found}; accepted is an ed25519 {kind} key, in PEM or as OpenSSH writes it"
+        f"{pair}"
     )

@@ -21,7 +21,7 @@ from .manifest import Manifest, read_manifest
 from .model import Method
 from .safetensors import Stored
 from .selftest import golden_arguments, verify
-from .tensors import derived_text, tensors_text
+from .tensors import derived_text, weights_text
 from .tuning.tune import tune_into
 
 _WARMUP, _FEWEST, _MOST, _SECONDS = 5, 5, 100, 10  # warm-up calls, timed calls, time limit
@@ -110,7 +110,7 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     yield f"version   {manifest.signature.version}, by aotpack {manifest.aotpack}, {compilers}"
     yield f"targets   {', '.join(manifest.targets)}"
     yield f"kernels   {len(manifest.kernels)}"
-    yield f"weights   {tensors_text(len(manifest.weights))} ({manifest.weights_mode})"
+    yield f"weights   {weights_text(manifest.weights)} ({manifest.weights_mode})"
     for name, one in manifest.entries.items():
         yield from _own_lines(name, one)
     yield from (f"torch     {call.operator}: {call.reason}" for call in manifest.calls.values())

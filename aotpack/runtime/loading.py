@@ -94,9 +94,11 @@ def choose_device(
         return device
     if device == "cpu":
         return CpuDevice(manifest)
+    device = "cuda:0" if device == "cuda" else device
     kind, _, number = str(device).rpartition(":")
     if isinstance(device, str) and (kind not in ("", "cuda") or not number.isdecimal()):
         near = did_you_mean(device, ("cuda:0", "cpu"))
+        near = '; did you mean "cuda:0"?' if device.lower().startswith("gpu") else near
         raise ArgumentError(
             f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"{near}'
         )
@@ -106,7 +108,13 @@ def choose_device(
             "alone. Build it with --target for your GPU too, or run it on processors: "
             'load(device="cpu"), on a command line --device cpu.'
         )
-    return CudaDevice(int(number))
+    try:
+        return CudaDevice(int(number))
+    except DeviceError as error:
+        if CPU_TARGET not in manifest.targets:
+            raise
+        has = "The package has code for processors too"
+        raise DeviceError(f'{error} {has}: load("cpu"), on a command line --device cpu.') from None
 
 
 def _best_device(manifest: Manifest, *, allow_jit: bool) -> Device:

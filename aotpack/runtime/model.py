@@ -23,7 +23,7 @@ from .checks.changes import (
     check_writable,
 )
 from .checks.debugging import Watch, lengths_of
-from .checks.guards import check_call, needs_copy
+from .checks.guards import check_call, needs_copy, number_hint
 from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan, check_types
 from .devices.device import is_host
@@ -256,12 +256,14 @@ class Method(OnDevice):
 
     def _named(self, leaves: Sequence[Any], error: ArgumentError) -> AotpackError:
         """``error`` with the path of the argument that cannot be read."""
-        for path, leaf in zip(self.signature.paths, leaves, strict=True):
+        signature = self.signature
+        for path, tensor, leaf in zip(signature.paths, signature.inputs, leaves, strict=True):
             try:
                 framework = self._frameworks.of(leaf)
                 framework.seen((framework.read((leaf,), 0)[1]), (leaf,))
             except ArgumentError:
-                return ArgumentError(f"calling {self.signature.name}: argument {path!r}: {error}")
+                hint = number_hint(tensor, leaf)
+                return ArgumentError(f"calling {signature.name}: argument {path!r}: {error}{hint}")
         return error
 
 

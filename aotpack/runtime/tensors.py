@@ -158,6 +158,11 @@ def tensors_text(count: int) -> str:
     return f"{count} tensor{'' if count == 1 else 's'}"
 
 
+def weights_text(weights: Sequence[Weight]) -> str:
+    """The number of the weights, and their bytes."""
+    return f"{tensors_text(len(weights))} of {sum(one.size for one in weights):,} bytes"
+
+
 def _check_rank(shape: tuple[Any, ...]) -> None:
     if len(shape) > MOST_DIMENSIONS:
         found = f"a list of {len(shape)}"

@@ -304,19 +304,22 @@ def test_a_wheel_is_signed_with_its_own_provenance_alone(wheel: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (b"", "accepted is an ed25519 private key"),
-        (b"junk", "accepted is an ed25519 private key"),
-        (public(KEY), "accepted is an ed25519 private key"),
+        (b"", "key: it is no private key; accepted is an ed25519 private key, in PEM or .*keygen"),
+        (b"import torch", "key: it is no private key; accepted is an ed25519"),
+        (public(KEY), "key: it is a public key; accepted is an ed25519 private key"),
+        (private(KEY)[:90], "key: it is damaged, or the passphrase is wrong; accepted"),
         (private(ec.generate_private_key(ec.SECP256R1())), "it is a EC.*ssh-keygen -t ed25519"),
-        (private(KEY, words=b"words"), "Incorrect password|accepted is an ed25519 private key"),
+        (private(KEY, words=b"words"), "it is damaged, or the passphrase is wrong"),
     ],
-    ids=["empty", "junk", "public", "another kind", "a wrong passphrase"],
+    ids=["empty", "junk", "public", "cut", "another kind", "a wrong passphrase"],
 )
 def test_keys_that_cannot_sign_are_refused(wheel: Path, text: bytes, found: str) -> None:
     (wheel.parent / "key").write_bytes(text)
     with pytest.raises(UsageError, match=found):
         sign(wheel, wheel.parent / "key", lambda: b"wrong")
-    with pytest.raises(UsageError, match="it cannot be read: No such file.*; check the path"):
+    with pytest.raises(
+        UsageError, match="directory; check the path; ssh-keygen -t ed25519 -f FILE makes"
+    ):
         sign(wheel, wheel.parent / "gone", no_passphrase)
 
 
@@ -329,13 +332,20 @@ def test_an_encrypted_key_asks_for_its_passphrase(wheel: Path, form: Any) -> Non
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [(b"junk", "accepted is an ed25519 public key"), (private(KEY), "it is a private key")],
+    [
+        (b"junk", "it is no public key; accepted .* public key, in PEM or as OpenSSH writes it$"),
+        (private(KEY), "it is a private key"),
+    ],
     ids=["junk", "private"],
 )
 def test_keys_that_cannot_check_are_refused(signed: Path, text: bytes, found: str) -> None:
     (signed.parent / "wrong.pub").write_bytes(text)
     with pytest.raises(UsageError, match=found):
         check_signature(signed, signed.parent / "wrong.pub")
+    with pytest.raises(
+        UsageError, match="check the path; the builder of the wheel has the public key$"
+    ):
+        check_signature(signed, signed.parent / "gone")
 
 
 # --- the command line --------------------------------------------------------------------------

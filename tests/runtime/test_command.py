@@ -21,6 +21,7 @@ def test_info(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(str(package / "__main__.py"), ["info"]) == 0
     text = capsys.readouterr().out
     assert "demo(x: float32[b, s]" in text and "targets   fake" in text
+    assert "weights   1 tensor of 4 bytes (embed)" in text
     assert main(str(package / "__main__.py"), ["info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == SCHEMA
 

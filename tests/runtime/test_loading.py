@@ -93,7 +93,8 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
         ((".",), {"tuning": 5}, "tuning is of type int; accepted: a file of measured times"),
         ((".",), {"tuning": "gone"}, "reading the tuning file gone: it cannot be read"),
         ((".",), {"debug": "all"}, "debug='all'; accepted: \"sync\""),
-        ((".", "cuda"), {}, ".*accepted: a GPU's number, .*; did you mean 'cuda:0'"),
+        ((".", "gpu"), {}, ".*accepted: a GPU's number, .*; did you mean .cuda:0.?"),
+        ((".", "cuda0"), {}, ".*accepted: a GPU's number, .*; did you mean 'cuda:0'"),
         ((".", "CPU"), {}, "device='CPU'; .*; did you mean 'cpu'"),
         ((".", "vulkan"), {}, 'device=\'vulkan\'; accepted: a GPU\'s number, "cuda:0", "cpu"$'),
     ],
@@ -164,7 +165,11 @@ def test_a_failed_load_gives_its_memory_back(package: Path) -> None:
 
 
 def chosen(
-    package: Path, targets: tuple[str, ...], gpu: str | None, monkeypatch: pytest.MonkeyPatch
+    package: Path,
+    targets: tuple[str, ...],
+    gpu: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    device: int | str | None = None,
 ) -> Device:
     """The choice for a package with these targets, on a machine with a GPU of this kind."""
 
@@ -174,7 +179,7 @@ def chosen(
         return FakeDevice(targets=(gpu,))
 
     monkeypatch.setattr(loading, "CudaDevice", opened)
-    return loading.choose_device(replace(read_manifest(package), targets=targets), None)
+    return loading.choose_device(replace(read_manifest(package), targets=targets), device)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +210,22 @@ def test_without_code_for_what_there_is_the_error_says_what_is_missing(
     device = chosen(package, ("sm_90",), "sm_80", monkeypatch)
     with pytest.raises(DeviceError, match=r"the package has binaries for .'sm_90',"):
         device.select(("sm_90",))
+
+
+def test_a_gpu_that_is_asked_for_and_is_not_there(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen(package, ("sm_90", "cpu"), "sm_90", monkeypatch, "cuda").name == "fake:0"
+    for device in 0, "cuda":
+        for targets, words in (
+            (("sm_90", "cpu"), r"code for processors too: load\("),
+            (
+                ("sm_90",),
+                f"^{NO_GPU}$",
+            ),
+        ):
+            with pytest.raises(DeviceError, match=words):
+                chosen(package, targets, None, monkeypatch, device)
 
 
 def test_a_package_without_code_for_processors_is_refused_there(package: Path) -> None:

@@ -78,7 +78,9 @@ class NumpyFramework:
 
     def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
         found = []
-        for shape, dtype, layout in facts:
+        for (shape, dtype, layout), value in zip(facts, values, strict=True):
+            if type(value) is int and dtype != np.int64:
+                raise ArgumentError(f"it is {value}; accepted: an int of -2**63 to 2**63 - 1")
             steps = _elements(layout, dtype.itemsize) if self._with_strides else None
             is_plain = is_dense(shape, steps) if self._with_strides else layout
             name = numpy_name(dtype)
@@ -293,9 +295,9 @@ class Frameworks:
         if hasattr(type(value), "__cuda_array_interface__"):
             return "interface"
         raise ArgumentError(
-            f"reading an argument: it is {type(value).__name__}, not a tensor; accepted: torch "
-            "tensors, numpy arrays and numbers, objects with __dlpack__ or "
-            "__cuda_array_interface__, and int for an int64 of no dimensions"
+            f"it is {type(value).__name__}, not a tensor; accepted: torch tensors, numpy arrays "
+            "and numbers, objects with __dlpack__ or __cuda_array_interface__, and int for an "
+            "int64 of no dimensions"
         )
 
     def _make(self, kind: str) -> Framework:

@@ -94,6 +94,15 @@ def conversion(dtype: DType, framework: str) -> str:
     return f'.astype("{dtype}")' if is_named else f"to {dtype}"
 
 
+def number_hint(tensor: Tensor, value: object) -> str:
+    """How to pass a number of Python for a tensor without dimensions; "" for other values."""
+    if tensor.shape or not isinstance(value, (bool, float)):
+        return ""
+    if tensor.dtype.is_known_to_numpy:
+        return f". Pass numpy.{tensor.dtype}{'_' * (tensor.dtype.name == 'bool')}({value!r})"
+    return f". Pass torch.tensor({value!r}, dtype=torch.{tensor.dtype})"
+
+
 def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
     """The number of dimensions is the traced one."""
     if len(argument.shape) != len(tensor.shape):

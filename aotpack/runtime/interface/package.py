@@ -12,6 +12,7 @@ from ..arrays.frameworks import Frameworks
 from ..checks.assertions import Assertions
 from ..derive import WeightProgram
 from ..devices.device import Device, active
+from ..errors import did_you_mean
 from ..manifest import Manifest
 from ..memory.layout import Loaded
 from ..memory.pool import ArenaPool
@@ -120,7 +121,7 @@ class Package(OnDevice):
         self.targets: tuple[str, ...] = self.manifest.targets
 
     @property
-    def state(self) -> dict[str, DeviceArray]:
+    def state(self) -> "State":
         """The buffers that calls change, by name: views of the model's memory after all calls.
 
         Writing to them (through DLPack) changes the state before the next call. Their memory lives
@@ -194,13 +195,21 @@ class Package(OnDevice):
     def _exclusively(self, doing: str, work: Callable[[], ResultT]) -> ResultT:
         return self._held.exclusively(doing, work)
 
-    def _views(self) -> dict[str, DeviceArray]:
+    def _views(self) -> "State":
         self._held.wait()
         block = self._weights.block
-        return {
-            weight.name: DeviceArray.over(self.device, address, weight.shape, weight.dtype, block)
+        return State(
+            (weight.name, DeviceArray.over(self.device, address, weight.shape, weight.dtype, block))
             for weight, address in self._weights.state()
-        }
+        )
+
+
+class State(dict[str, DeviceArray]):
+    """Views of buffers by name; another name is answered with the near one."""
+
+    def __missing__(self, name: object) -> DeviceArray:
+        hint = did_you_mean(str(name), self) or f"; it has {', '.join(self) or 'nothing'}"
+        raise KeyError(f"the state has no {name!r}{hint}")
 
 
 def _release(

@@ -147,6 +147,27 @@ def test_masked_arrays_are_refused(model: Model) -> None:
         model.bind_weights({"scale": np.ma.ones(1, np.float32)})
 
 
+def test_numbers_of_python_are_refused_with_those_of_numpy(
+    tmp_path: Path, device: FakeDevice
+) -> None:
+    kinds = DType.FLOAT32, DType.BFLOAT16, DType.BOOL, DType.INT64
+    inputs = tuple(TensorSpec(f"a{number}", kind, ()) for number, kind in enumerate(kinds))
+    good = [np.float32(2), np.uint16(0), np.bool_(True), 2**63 - 1]
+    with load(write_demo(tmp_path / "demo", inputs=inputs), device) as model:
+        np.testing.assert_array_equal(model(X, X, *good), X * 4)
+        for number, value, words in (
+            (0, 0.5, r"it is float, not a tensor; .* dimensions. Pass numpy.float32\(0.5\)$"),
+            (1, 0.5, r"Pass torch.tensor\(0.5, dtype=torch.bfloat16\)$"),
+            (2, True, r"it is bool, .*. Pass numpy.bool_\(True\)$"),
+            (3, 2**64, r"it is 18446744073709551616; accepted: an int of -2\*\*63 to 2\*\*63 - 1"),
+            (3, 2**63, r"it is 9223372036854775808; accepted: an int of"),
+            (3, "2", "it is str, not a tensor; .* no dimensions$"),
+        ):
+            given = [*good[:number], value, *good[number + 1 :]]
+            with pytest.raises(ArgumentError, match=f"argument 'a{number}': .*{words}"):
+                model(X, X, *given)
+
+
 def test_shapes_are_guarded_before_anything_is_copied(package: Path) -> None:
     huge = np.broadcast_to(X[:1, :1], (2**40, 16))  # 64 TiB
     with load(package, FakeDevice((1, 0))) as model:

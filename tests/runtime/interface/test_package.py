@@ -10,7 +10,7 @@ import pytest
 from aotpack.runtime import AotpackError, load
 
 from ..fake_device import FakeDevice
-from ..packages import write_demo
+from ..packages import write_demo, write_stateful
 
 X = np.ones((1, 2), np.float32)
 
@@ -36,3 +36,14 @@ def test_closing_twice_frees_once(tmp_path: Path) -> None:
     assert not device.blocks
     with pytest.raises(AotpackError, match="reading the state of demo: the model was closed"):
         _ = model.state
+
+
+def test_another_name_of_state_is_answered_with_the_near_one(tmp_path: Path) -> None:
+    with load(write_stateful(tmp_path / "demo"), FakeDevice()) as model:
+        state = model.state
+        assert [*state] == ["scale"] and state["scale"].shape == (1,)
+        assert "scales" not in state and state.get("scales") is None
+        with pytest.raises(KeyError, match="the state has no 'scales'; did you mean 'scale'"):
+            state["scales"]
+        with pytest.raises(KeyError, match="the state has no 'nope'; it has scale"):
+            state["nope"]
