@@ -3,6 +3,7 @@
 import warnings
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,11 @@ ONES, ZEROS = torch.ones(2), torch.zeros(2)
 HEAD = "(?s)tracing m: forward leaves the model other than it found it: .*\n  forward .*"
 
 
+@dataclass(slots=True)
+class Slots:
+    length: int = 0
+
+
 class Part(nn.Module):
     """A model, or a part of one, with state of every form."""
 
@@ -28,7 +34,7 @@ class Part(nn.Module):
         self.last, self.n, self.table = torch.zeros(2), 0, None
         self._items, self.by_name = [], {"k": torch.zeros(2)}
         self.recent = deque([torch.zeros(2)], maxlen=1)
-        self.object = SimpleNamespace(length=0)
+        self.object, self.slots, self.mode = SimpleNamespace(length=0), Slots(), "off"
 
     def forward(self, x: Tensor) -> Any:
         return self.function(self, x)
@@ -99,6 +105,23 @@ def counts_in_an_object(m: Any, x: Tensor) -> Tensor:
     return x + m.object.length
 
 
+def counts_in_slots(m: Any, x: Tensor) -> Tensor:
+    m.slots.length += 1
+    return x + m.slots.length
+
+
+def changes_a_word(m: Any, x: Tensor) -> Tensor:
+    m.mode = "off" if m.mode == "on" else "on"
+    return x + (m.mode == "on")
+
+
+def writes_in_eager_alone(m: Any, x: Tensor) -> Tensor:
+    y = x + m.last
+    if not torch.compiler.is_exporting():
+        m.last.add_(x)
+    return y
+
+
 def starts(m: Any, x: Tensor) -> Tensor:
     y = x if m.table is None else x - m.table
     m.table = x * 1
@@ -159,6 +182,24 @@ def test_a_part_is_named_by_its_path_and_the_model_is_as_before() -> None:
     with pytest.raises(TraceError, match=r"attribute parts.0.last anew; write self.last.copy_"):
         trace(Whole(part), (ONES,), name="m", version="1")
     assert part.last is last and torch.equal(last, ZEROS)
+
+
+def test_a_method_names_the_attributes_of_its_module() -> None:
+    module = Part(assigns_after_reading)
+    with pytest.raises(TraceError, match=r"\n  forward assigns the attribute last anew"):
+        trace(module.forward, (ONES,), name="m", version="1")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda m, x: m.last.data.add_(x) * 1,
+        lambda m, x: m.b.set_(m.b + x) * 1,
+    ],
+)
+def test_writes_that_torch_cannot_export_are_advised(forward: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match=r"through .data, .* is no state; write self.b.copy_"):
+        traced(forward)
 
 
 def copies_into_a_buffer(m: Any, x: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from aotpack.trace.methods import BoundMethod
+
 _DEEPEST = 6  # attributes and items between a module and what is compared
 _LONGEST = 4096  # items of one container that are looked into
 _MOST = 300_000  # values in all
@@ -31,7 +33,8 @@ class Change:
     """A place that holds something else than before; ``ABSENT`` where nothing stood or stands.
 
     ``path`` leads there from the model, ``local`` from the module that has it. ``kind`` is buffer,
-    parameter, module, attribute, or memory: the same tensor has another one.
+    parameter, module or attribute; memory, of a tensor that has another one; values, of a tensor
+    that was written to.
     """
 
     path: str
@@ -53,6 +56,8 @@ class _Holder:
 
     def step(self, key: Any) -> tuple[str, str]:
         """The path to an item, from the model and from the module that has it."""
+        if isinstance(self.value, BoundMethod) and key == "target":
+            return self.path, self.local
         step = f"[{key!r}]" if self._is_container() else f".{key}"
         return (self.path + step).strip("."), (self.local + step).strip(".")
 
@@ -86,6 +91,9 @@ class _Holder:
         elif isinstance(value, set):
             value.clear()
             value.update(self.held)
+        elif not isinstance(value, dict) and not hasattr(value, "__dict__"):
+            for key, one in self.held.items():
+                object.__setattr__(value, key, one)
         else:
             own = value if isinstance(value, dict) else vars(value)
             dict.clear(own)
@@ -100,9 +108,16 @@ class _Memory:
     alias: torch.Tensor
     path: str
     local: str
+    version: int
 
     def is_kept(self) -> bool:
         return _layout(self.tensor) == _layout(self.alias)
+
+    def is_written(self) -> bool:
+        return self.is_kept() and _version(self.tensor) != self.version
+
+    def change(self, kind: str) -> Change:
+        return Change(self.path, self.local, kind, self.alias, self.tensor)
 
 
 class Attributes:
@@ -117,9 +132,12 @@ class Attributes:
     def changes(self) -> list[Change]:
         """What it holds now and did not hold then."""
         found = [change for holder in self._holders for change in holder.changes()]
-        moved = [one for one in self._memories if not one.is_kept()]
-        found += [Change(one.path, one.local, "memory", one.alias, one.tensor) for one in moved]
+        found += [one.change("memory") for one in self._memories if not one.is_kept()]
         return found
+
+    def writes(self) -> list[Change]:
+        """The tensors that were written to since, in whatever it holds."""
+        return [one.change("values") for one in self._memories if one.is_written()]
 
     def restore(self) -> None:
         """Put back what it held."""
@@ -158,7 +176,8 @@ class Attributes:
         is_plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer)
         if is_plain and tensor.layout is torch.strided and id(tensor) not in self._seen:
             self._seen.add(id(tensor))
-            self._memories.append(_Memory(tensor, tensor.detach(), path, local))
+            made = _Memory(tensor, tensor.detach(), path, local, _version(tensor))
+            self._memories.append(made)
 
 
 def held_by(value: Any) -> Any:
@@ -171,10 +190,14 @@ def held_by(value: Any) -> Any:
         return set(value)
     if isinstance(value, dict):
         return dict(value)
-    if isinstance(value, _CLOSED) or not hasattr(value, "__dict__"):
-        return None
     is_of_torch = type(value).__module__.partition(".")[0] == "torch"
-    return dict(vars(value)) if isinstance(value, nn.Module) or not is_of_torch else None
+    if isinstance(value, _CLOSED) or (is_of_torch and not isinstance(value, nn.Module)):
+        return None
+    if hasattr(value, "__dict__"):
+        return dict(vars(value))
+    slots = [getattr(kind, "__slots__", ()) for kind in type(value).__mro__]
+    names = [name for one in slots for name in ([one] if isinstance(one, str) else one)]
+    return {name: getattr(value, name) for name in names if hasattr(value, name)} or None
 
 
 def tensors_in(value: Any, depth: int = _DEEPEST) -> Iterator[torch.Tensor]:
@@ -194,6 +217,11 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 def _items(held: Any) -> Iterator[tuple[Any, Any]]:
     return iter(held.items()) if isinstance(held, dict) else enumerate(held)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """A number that each write to a tensor changes."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:

@@ -30,6 +30,7 @@ from aotpack.trace.agreement.attributes import (
 )
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.values import difference
+from aotpack.trace.changes import named_tensors
 from aotpack.trace.eager import Tensors, run_again, run_eagerly
 from aotpack.trace.host.values import shown
 from aotpack.trace.operators.random import Example
@@ -49,13 +50,21 @@ def run_once(
         results = run_eagerly(module, program, example, signature)
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
+        lost += _unknown_writes(before, module, signature)
     finally:
         before.restore()
     if lost:
-        raise _refusal(signature, "what it assigns is lost in a package", lost)
+        raise _refusal(signature, "a package would not", lost)
     if changes:
         _SecondCall(module, program, example, signature, before).check()
     return results
+
+
+def _unknown_writes(before: Attributes, module: nn.Module, signature: Signature) -> list[Change]:
+    """The tensors that forward wrote to, and not while it was exported."""
+    tensors = named_tensors(module)
+    known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
+    return [one for one in before.writes() if storage_of(one.after) not in known]
 
 
 def _is_lost(change: Change, signature: Signature) -> bool:
@@ -191,17 +200,26 @@ def _row(change: Change) -> str:
     match after:
         case torch.Tensor() if change.kind == "memory":
             return f"forward gives {path} other memory (.data, set_, resize_); {copy}"
+        case torch.Tensor() if change.kind == "values":
+            return f"forward writes to {path}, and not while it is exported; do it in both"
         case torch.Tensor() if isinstance(before, torch.Tensor):
             return f"forward assigns {what} anew; {copy}"
         case torch.Tensor():
-            was = "not there" if before is ABSENT else f"{before!r:.20}"
-            return f"forward sets {what}, which was {was}; {buffer} from the start, and {copy}"
-        case bool() | int() | float() if isinstance(before, type(after)):
-            made = f"a buffer of torch.tensor({before!r})"
+            was = f"forward sets {what}, which was {_told(before)}"
+            return f"{was}; {buffer} from the start, and {copy}"
+        case bool() | int() | float() if isinstance(before, (bool, int, float)):
+            made = f"a buffer of torch.tensor({type(after)(before)!r})"
             return f"forward changes {what} from {before!r} to {after!r}; keep {made}, and {copy}"
         case list() | dict() | set() if isinstance(before, type(after)):
             kind, sizes = type(after).__name__, f"{len(before)} items, then {len(after)}"
             rows = "write its rows with index_copy_"
             return f"forward changes {what}, a {kind} ({sizes}); {buffer} instead, and {rows}"
-    names = [type(one).__name__ for one in (before, after)]
-    return f"forward changes {what} (a {names[0]}, then a {names[1]}); keep tensors in its place"
+    told = f"from {_told(before)} to {_told(after)}"
+    return f"forward changes {what} {told}; keep tensors in its place"
+
+
+def _told(value: Any) -> str:
+    """A value in few words."""
+    if value is ABSENT:
+        return "nothing"
+    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else type(value).__name__

@@ -36,6 +36,11 @@ _ADVICE = (
         "torch.cuda needs a GPU while a model is traced; what forward says of streams and events "
         "can be left out, as a package orders its work by data",
     ),
+    (
+        r"fake tensor in the exported program constant|set_ on a graph input|device typemeta",
+        "a tensor that forward writes to through .data, or gives other memory (.data = ..., set_), "
+        "is no state; write self.b.copy_(...)",
+    ),
     (r"\bDynamicCache\b|transformers\.cache_utils\.", CACHE_ADVICE),
     (
         r"which is not a known type",
