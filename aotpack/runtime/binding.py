@@ -57,7 +57,7 @@ class Binder:
                 raise ArgumentError(
                     f"calling {self._model}: argument {name!r} is {in_words(value)}; the example "
                     f"left it out, so its default {defaults[name]!r} became part of the program. "
-                    "Pass that value or none, or build another package."
+                    "Leave it out, or build another package."
                 )
         return {name: value for name, value in given.items() if name not in defaults}
 
@@ -87,9 +87,13 @@ class Binder:
     def _accepted(self) -> str:
         alone = [name for name in self._names if name not in self._positional]
         by_keyword = f"by keyword alone: {', '.join(alone)}" if alone else ""
-        placed = [name for name in self._positional if name in self._names]
+        texts = {name: f"{name}={value!r}" for name, value in self._defaults.items()}
+        count = max(
+            (n for n, name in enumerate(self._positional, 1) if name not in texts), default=0
+        )
+        placed = [texts.pop(name, name) for name in self._positional[:count]]
         places = ", ".join(placed) or f"no {'positional ' if alone else ''}argument"
-        known = dict.fromkeys((*self._positional, *self._defaults))
-        defaults = [f"{name}={self._defaults[name]!r}" for name in known if name in self._defaults]
-        left_out = f"with its default alone: {', '.join(defaults)}" if defaults else ""
+        known = dict.fromkeys((*self._positional, *texts))
+        defaults = ", ".join(texts[name] for name in known if name in texts)
+        left_out = f"with its default alone: {defaults}" if defaults else ""
         return "; ".join(filter(None, (places, by_keyword, left_out)))

@@ -55,12 +55,12 @@ def load(
 ) -> Any:
     """The packaged model, ready to be called; a package of several methods has them as attributes.
 
-    ``device`` is a GPU's number, "cpu", or an object with the methods of ``device.Device``. The
-    default is the first GPU, or the CPU if the package has no code for a GPU of this machine.
-    ``weights`` is a safetensors file or a mapping that replaces the package's weights. ``stream``
-    overrides the caller's current stream. ``concurrency`` bounds the calls in flight, each with a
-    separate arena. ``tuning`` is a file of measured times, which select the quickest form of each
-    launch on this device.
+    ``device`` is a GPU's number, "cuda" (the first), "cpu", or an object with the methods of
+    ``device.Device``. The default is the first GPU, or the CPU if the package has no code for a GPU
+    of this machine. ``weights`` is a safetensors file or a mapping that replaces the package's
+    weights. ``stream`` overrides the caller's current stream. ``concurrency`` bounds the calls in
+    flight, each with a separate arena. ``tuning`` is a file of measured times, which select the
+    quickest form of each launch on this device.
 
     On a GPU, repeated sizes run as CUDA graphs unless ``graphs`` is False. ``debug`` watches each
     launch: "sync" names the one that fails, "nan" the first that writes a NaN; the default is

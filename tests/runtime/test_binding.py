@@ -100,10 +100,14 @@ def test_what_the_example_left_out_takes_its_default(tmp_path: Path, device: Fak
             (
                 (X, None),
                 {"flag": True},
-                "argument 'z' is missing; accepted: x, z; with its default",
+                "argument 'z' is missing; accepted: x, y=None, z; with its default",
             ),
             ((X, None, X), {"y": None}, "argument 'y' is given twice"),
-            ((X, None, X, nan, True), {}, "got 5 positional arguments for 4; .*: y=None, rate=nan"),
+            (
+                (X, None, X, nan, True),
+                {},
+                "got 5 positional arguments for 4; .*: x, y=None, z; .*: rate=nan, flag",
+            ),
             ((X, None, X), {"falg": True}, r"\(did you mean 'flag'\?\)"),
         ):
             with pytest.raises(ArgumentError, match=words):
