@@ -134,7 +134,10 @@ def fails_later(m: Any, x: Tensor) -> Tensor:
 
 
 LOST = {
-    "buffer": (assigns_a_buffer, r"assigns the buffer b anew; write self.b.copy_\(...\)"),
+    "buffer": (
+        assigns_a_buffer,
+        r"assigns the buffer b anew; write self.b.copy_\(...\)\nA package",
+    ),
     "memory": (gives_memory, r"gives b other memory \(.data, .*\); write self.b.copy_"),
     "memory written first": (gives_memory_that_is_written_first, "gives b other memory"),
     "attribute": (assigns_after_reading, r"assigns the attribute last anew; write self.last.copy_"),

@@ -45,12 +45,13 @@ def run_once(
     module: nn.Module, program: ExportedProgram, example: Example, signature: Signature
 ) -> Tensors:
     """``run_eagerly``; a model whose next call would need what this one leaves is refused."""
-    before = Attributes(module)
+    before, tensors = Attributes(module), named_tensors(module)
+    known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
     try:
         results = run_eagerly(module, program, example, signature)
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
-        lost += _unknown_writes(before, module, signature)
+        lost += [one for one in before.writes() if storage_of(one.after) not in known]
     finally:
         before.restore()
     if lost:
@@ -58,13 +59,6 @@ def run_once(
     if changes:
         _SecondCall(module, program, example, signature, before).check()
     return results
-
-
-def _unknown_writes(before: Attributes, module: nn.Module, signature: Signature) -> list[Change]:
-    """The tensors that forward wrote to, and not while it was exported."""
-    tensors = named_tensors(module)
-    known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
-    return [one for one in before.writes() if storage_of(one.after) not in known]
 
 
 def _is_lost(change: Change, signature: Signature) -> bool:
@@ -222,4 +216,4 @@ def _told(value: Any) -> str:
     """A value in few words."""
     if value is ABSENT:
         return "nothing"
-    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else type(value).__name__
+    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else f"a {type(value).__name__}"
