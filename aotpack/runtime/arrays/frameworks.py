@@ -80,7 +80,7 @@ class NumpyFramework:
         found = []
         for (shape, dtype, layout), value in zip(facts, values, strict=True):
             if type(value) is int and dtype != np.int64:
-                raise ArgumentError(f"it is {value}; accepted: an int of -2**63 to 2**63 - 1")
+                raise ArgumentError(f"it is {value}, out of range; accepted: -2**63 to 2**63 - 1")
             steps = _elements(layout, dtype.itemsize) if self._with_strides else None
             is_plain = is_dense(shape, steps) if self._with_strides else layout
             name = numpy_name(dtype)
