@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from aotpack import pipeline
 from aotpack.emit import write_package
@@ -126,6 +127,16 @@ def test_columns_that_are_no_power_of_two_are_two_blocks(name: str, tile: Matmul
     assert kernel.text.count("make_tensor_descriptor") == (count + 1) * tile.descriptors
     expected = form(*args).float()
     torch.testing.assert_close(answer(product, args).float(), expected, rtol=2e-3, atol=2e-2)
+
+
+def test_blocks_of_columns_take_windows() -> None:
+    args = (half(2, 16, 6, 7), half(160, 16, 3, 3) / 12)
+    form = lambda x, y: torch.relu(F.conv2d(x, y, padding=1))  # noqa: E731
+    product = on_tile(form, args, MatmulTile(64, 160, 16, 4, 2))
+    (kernel,) = (one for one in product.kernels if "tl.dot(" in one.text)
+    assert "k_step" in kernel.text and kernel.text.count("tl.dot(") == 2
+    exact = form(*(x.float() for x in args))
+    torch.testing.assert_close(answer(product, args).float(), exact, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.row("C:F24", "C:F22")
