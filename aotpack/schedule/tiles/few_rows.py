@@ -48,6 +48,7 @@ SPLITS = (8, 6, 4, 3, 2)
 ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
 FEWER_TILES = 32  # that are enough for a sum not longer than
 SHORT_SUM = 2048
+LONG_SUM = 16384  # from which on tiles for all multiprocessors are enough (25088: 64 took twice)
 
 
 def few_rows_variants(
@@ -159,9 +160,10 @@ def _swapped(template_op: Matmul, most: int) -> Iterator[Variant]:
         return
     tile = MatmulTile(MOST_COLUMNS, 64, 256, WARPS, 4, swapped=True)
     tiles = ceil(n / tile.n)
+    enough = FEWER_TILES if k <= SHORT_SUM else ENOUGH_TILES
     if tiles > H200.multiprocessors:
         tile = replace(tile, k=128)
-    elif tiles < (FEWER_TILES if k <= SHORT_SUM else ENOUGH_TILES):
+    elif tiles < (enough if k < LONG_SUM else H200.multiprocessors):
         fitting = (s for s in SPLITS if tiles * s <= H200.multiprocessors and 2 * s * tile.k <= k)
         tile = replace(tile, splits=next(fitting, 1))
     others = (replace(tile, num_stages=3), replace(tile, k=128), replace(tile, splits=1))

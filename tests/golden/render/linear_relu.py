@@ -8,19 +8,19 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 @triton.jit
 def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
     gdc_wait()
-    m_tiles = tl.cdiv(128, 64)
+    m_tiles = tl.cdiv(128, 32)
     n_tiles = tl.cdiv(512, 32)
     tile = tl.program_id(0)
     first_m = tile // (8 * n_tiles) * 8
     rows = tl.minimum(m_tiles - first_m, 8)
     tile = tile % (8 * n_tiles)
-    m_start = (first_m + tile % rows) * 64
+    m_start = (first_m + tile % rows) * 32
     n_start = (tile // rows) * 32
-    m = (m_start + tl.arange(0, 64))[:, None]
+    m = (m_start + tl.arange(0, 32))[:, None]
     n = (n_start + tl.arange(0, 32))[None, :]
-    acc = tl.zeros([64, 32], tl.float32)
-    for k_start in range(0, 256, 128):
-        k = k_start + tl.arange(0, 128)
+    acc = tl.zeros([32, 32], tl.float32)
+    for k_start in range(0, 256, 256):
+        k = k_start + tl.arange(0, 256)
         k_row = k[None, :]
         k_column = k[:, None]
         t1 = tl.load(x_ptr + 256*m + k_row)
