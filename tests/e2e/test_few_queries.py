@@ -106,6 +106,30 @@ def test_what_is_not_filled_is_not_read() -> None:
     torch.testing.assert_close(torch.as_tensor(answer), Attended("filled")(q, *cut, at))
 
 
+class Timed(nn.Module):
+    """Positions of keys are times, far from 0 and on both sides of it."""
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, now: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        key = torch.arange(k.shape[2])[None]
+        seconds, days = key + 1_700_000_000, key + 1_700_000_000_000
+        masks = (
+            seconds <= now,
+            seconds.int() <= now.clamp(max=2**31 - 1).int(),
+            (days <= now * 1000) & (days > now * 1000 - 40),
+            key - 2**31 - 10 >= now - 1_700_000_000 - 2**31,
+        )
+        return tuple(F.scaled_dot_product_attention(q, k, v, attn_mask=mask) for mask in masks)
+
+
+def test_positions_may_begin_anywhere() -> None:
+    args = (*Shape(1, 2, 2, 1, 300, 16).factors(F32), torch.tensor(1_700_000_050))
+    made = compile_all(Timed(), args, None, None, (INTERPRETER,))
+    for now in (1_700_000_050, 1_700_000_000, 0, 2**50, 1_700_000_299):
+        agree(made, (*args[:3], torch.tensor(now)), programs=False)
+
+
 def test_equal_inputs_give_equal_bits() -> None:
     args = (*Shape(1, 4, 2, 1, 643, 16).factors(F32), torch.tensor([500]))
     made = compiled("filled", args)

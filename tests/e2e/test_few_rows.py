@@ -100,6 +100,17 @@ class Quantised(nn.Module):
         return x @ (parts.to(x.dtype) * scale).flatten(1).t()
 
 
+def test_rows_whose_sums_fill_no_registers_take_tiles() -> None:
+    """float32 takes up to 8 rows, of weights of 8 bits fewer: a thread has 16 lanes of each sum."""
+    torch.manual_seed(0)
+    module = Quantised(512, 1)
+    module.scale = module.scale.float()
+    x = torch.randn(6, 512)
+    compiled = compile_all(module, (x,), None, ({0: Dim("rows", min=1, max=40)},))
+    for rows in (1, 4, 5, 8, 17):
+        agree(compiled, (x[:1].repeat(rows, 1) * torch.arange(rows)[:, None],))
+
+
 @pytest.mark.parametrize("groups", [1, 4])
 def test_weights_of_eight_bits_are_widened_in_registers(groups: int) -> None:
     torch.manual_seed(0)

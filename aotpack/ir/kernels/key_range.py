@@ -8,13 +8,16 @@ A bound is necessary, not sufficient: the mask still decides about each key betw
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isinf
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_of
 from aotpack.ir.operations import Attention
+from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, IndexValue, Value
 
+FARTHEST_SHIFT = 2**61  # what is added to it or taken from it stays an int64
 _CONJUNCTIONS = ("logical_and", "bitwise_and")
 _MIRRORED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
 _POSITIONS = (DType.INT32, DType.INT64)  # types that hold any of them
@@ -70,5 +73,13 @@ def _bound(op: str, left: Value, right: Value, key: Axis) -> Iterator[KeyBound]:
     rest = left.index - Int.of(key)
     if key in axes_of((IndexValue(rest, DType.INT64),)) or key in axes_of((right,)):
         return
-    strict = {"lt": -1, "gt": 1}.get(op, 0)
-    yield KeyBound(right, Int.of(strict) - rest, is_upper=op in ("le", "lt"))
+    shift = Int.of({"lt": -1, "gt": 1}.get(op, 0)) - rest
+    if _is_within(left.index, 2 ** (8 * left.dtype.itemsize - 1)) and _is_within(
+        shift, FARTHEST_SHIFT
+    ):
+        yield KeyBound(right, shift, is_upper=op in ("le", "lt"))
+
+
+def _is_within(index: Int, most: int) -> bool:
+    """False if an index is known to reach that far; sizes without an upper bound never do."""
+    return all(abs(end) < most or isinf(end) for end in bounds(index))

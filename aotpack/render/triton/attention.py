@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.kernels.key_range import KeyBound, is_upper_bound, key_bounds
+from aotpack.ir.kernels.key_range import FARTHEST_SHIFT, KeyBound, is_upper_bound, key_bounds
 from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
@@ -189,9 +189,10 @@ class _Slots:
         frame = _frame(self._o, self._tile, {self._o.i: "i", self._o.j: "j"})
         emitter = self._builder.emitter_in(frame, self._before["logits"])
         text = emitter.value(bound.value)
-        text = f"tl.minimum(tl.maximum({text}, {-FARTHEST}), {FARTHEST})"
-        if bound.shift.constant != 0:
-            text = f"{text} + {emitter.index(bound.shift)}"
+        text = f"tl.cast({text}, tl.int64)"
+        if bound.shift.constant != 0:  # positions may begin anywhere, as times do
+            text = f"{_clamped(text, FARTHEST_SHIFT)} + {emitter.index(bound.shift)}"
+        text = _clamped(text, FARTHEST)
         if self._o.i in emitter.needs(bound.value) | emitter.index_needs(bound.shift):
             text = f"tl.{extreme}({text})"
         return text
@@ -227,6 +228,10 @@ class _Slots:
         before.close()
         loop = before.open("for", frozenset((self._o.j,)))
         return loop, self._builder.emitter_in(frame, loop)
+
+
+def _clamped(text: str, most: int) -> str:
+    return f"tl.minimum(tl.maximum({text}, {-most}), {most})"
 
 
 def _frame(o: Attention, tile: AttentionTile, names: dict[Axis, str]) -> Frame:

@@ -69,10 +69,13 @@ def few_rows_variants(
     found, rows = list[Variant](), 1
     while rows <= limit and rows < 2 * high:
         if rows >= low:
-            best, *others = _tiles(products, rows, program, first=first)
+            tiles = tuple(_tiles(products, rows, program, first=first))
+            if not tiles:  # the sums of so many rows, in lanes of long vectors
+                limit = rows // 2
+                break
             at_most = None if high <= rows else rows
             found.append(
-                Variant(best, 1, MAX_ARCH, template_op.m.extent, at_most, others=tuple(others))
+                Variant(tiles[0], 1, MAX_ARCH, template_op.m.extent, at_most, others=tiles[1:])
             )
         rows *= 2
     has_vectors = along_k or _steps_by_one(template_op, template_op.n, strides)

@@ -11,6 +11,7 @@ from tests.schedule.programs import BF16, Writer, load
 
 W = Writer()
 AT = W.input("at", 2, dtype=DType.INT64)
+AT32 = W.input("at32", 2, dtype=DType.INT32)
 LEFT = W.input("left", 2, 300, dtype=DType.INT64)
 RATE = W.input("rate", 2, dtype=DType.FLOAT64)
 VALID = W.input("valid", 2, 300, dtype=DType.BOOL)
@@ -50,6 +51,7 @@ def bounds_of(mask: Value | None) -> list[tuple[Value, Int, bool]]:
         (compare("gt", position(J), LAST), (LAST, 1, False)),
         (compare("le", LAST, position(Int.of(J) + Q)), (LAST, -Int.of(Q), False)),
         (compare("le", position(J), position(Int.of(Q) + 7)), (position(Int.of(Q) + 7), 0, True)),
+        (compare("le", position(Int.of(J) + 2**60), LAST), (LAST, -(2**60), True)),
     ],
 )
 def test_a_comparison_is_a_bound(mask: Value, bound: tuple[Value, Number, bool]) -> None:
@@ -68,6 +70,8 @@ def test_a_comparison_is_a_bound(mask: Value, bound: tuple[Value, Number, bool])
         compare("le", position(Int.of(J) * 2), LAST),
         compare("le", position(-Int.of(J)), LAST),
         compare("le", position(Int.of(J) % 7), LAST),
+        compare("le", position(Int.of(J) + 2**61), LAST),
+        compare("le", IndexValue(Int.of(J) + 2**31, DType.INT32), load(AT32, B)),
         compare("ne", position(J), LAST),
         compare("le", IndexValue(Int.of(J), DType.INT8), IndexValue(Int.of(B), DType.INT8)),
         compare("le", Apply("cast", (position(J),), DType.FLOAT64), load(RATE, B)),
