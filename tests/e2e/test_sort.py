@@ -123,7 +123,7 @@ def test_equal_values_keep_their_order() -> None:
 def test_topk_of_types_of_every_width() -> None:
     """Of equal elements eager may take any: at the places found, its numbers must be."""
     torch.manual_seed(0)
-    types = (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.uint8)
+    types = (torch.bfloat16, torch.float64, torch.uint8)
     rows = tuple(drawn(dtype, 90) for dtype in types)
 
     def function(*rows: torch.Tensor) -> Any:

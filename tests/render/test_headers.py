@@ -59,6 +59,7 @@ class Separable(nn.Module):
 KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_loop.py.jinja": (Softmax(), (torch.zeros(64, 1000),), False),
     "kernel_matmul.py.jinja": (Projection(64, 48), (torch.zeros(70, 64),), False),
+    "kernel_few_rows.py.jinja": (Projection(256, 48), (torch.zeros(1, 256),), False),
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),

@@ -1,5 +1,7 @@
 """Convolutions step through their kernel positions, and each step reads neighbouring channels."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -59,4 +61,5 @@ def test_digits_that_the_memory_order_joins_do_not_shorten_steps() -> None:
         model = Heads().to_empty(device="cpu").bfloat16()
     kernels = rendered(model, torch.zeros(1, 1024, 640, dtype=torch.bfloat16), targets=H100).kernels
     (text,) = (one.text for one in kernels if "kernel_matmul" in one.text)
-    assert "range(0, 640, 64)" in text
+    (step,) = re.findall(r"range\(0, 640, (\d+)\)", text)
+    assert int(step) >= 64

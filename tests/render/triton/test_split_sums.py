@@ -56,7 +56,7 @@ def test_the_parts_are_added_and_the_counters_are_zero_again(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "depth", "columns"), [(64, 256, 64), (4096, 4096, 4096)], ids=["short", "many tiles"]
+    ("rows", "depth", "columns"), [(64, 256, 64), (2048, 1024, 2048)], ids=["short", "many tiles"]
 )
 def test_products_that_fill_the_gpu_or_are_short_are_not_split(
     rows: int, depth: int, columns: int
