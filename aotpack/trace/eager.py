@@ -56,13 +56,14 @@ def run_again(
     example: Example,
     signature: Signature,
     between: Callable[[], AbstractContextManager[None]],
+    second: Example,
 ) -> Tensors:
-    """The same of a second call, which ``between`` is entered for after the first."""
+    """The same of a call on ``second``, for which ``between`` is entered after a first call."""
     args, kwargs = _copied(example)
     with _unchanged(program, args, kwargs, signature, named_tensors(module)):
         _called(module, args, kwargs, signature.name)
         with between():
-            return run_eagerly(module, program, example, signature)
+            return run_eagerly(module, program, second, signature)
 
 
 def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:

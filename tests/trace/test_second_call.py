@@ -128,6 +128,19 @@ def starts(m: Any, x: Tensor) -> Tensor:
     return y
 
 
+def calibrates(m: Any, x: Tensor) -> Tensor:
+    if m.n == 0:
+        m.b.copy_(x * 2)
+        m.n = 1
+    return x - m.b
+
+
+def keeps_the_first(m: Any, x: Tensor) -> Tensor:
+    if m.table is None:
+        m.table = x * 2
+    return x + m.table
+
+
 def fails_later(m: Any, x: Tensor) -> Tensor:
     m.n += 1
     return x.reshape(2, m.n)
@@ -177,6 +190,28 @@ def test_inputs_that_leave_zeros_hide_nothing(kind: str) -> None:
     forward, words = LOST[kind]
     with pytest.raises(TraceError, match=HEAD + words):
         traced(forward, ZEROS)
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [(calibrates, "the attribute n from 0 to 1"), (keeps_the_first, "sets the attribute table")],
+)
+def test_what_the_first_inputs_leave_shows_on_others(
+    forward: Callable[..., Any], words: str
+) -> None:
+    with pytest.raises(TraceError, match=HEAD + words):
+        traced(forward, torch.tensor([1.0, 3.0]))
+
+
+def takes_rising_inputs(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    if not torch.compiler.is_exporting() and x[0] > x[1]:
+        raise ValueError("falling")
+    return x * 2
+
+
+def test_a_model_may_refuse_other_inputs() -> None:
+    assert traced(takes_rising_inputs, torch.tensor([1.0, 3.0]))
 
 
 def test_a_part_is_named_by_its_path_and_the_model_is_as_before() -> None:
