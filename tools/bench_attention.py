@@ -14,14 +14,9 @@ tests/e2e/law.py.
 from __future__ import annotations
 
 import argparse
-import csv
-import multiprocessing
 import os
-import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,12 +28,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import load
-from aotpack.target import native_target, parse_targets
-from tests.e2e.law import accuracy_complaint, errors
+from aotpack.target import native_target
 from tools.bench_kernels import in_turns
+from tools.case_packages import built, graded, measured, write_figures
 
 SETS_BYTES = 256 * 2**20  # several times L2
 FEWEST_SETS, MOST_SETS = 2, 96
@@ -160,43 +154,10 @@ class Job:
         words = self.case.name.replace(",", "_").replace(" ", "_")
         return self.folder / f"attention_{words}_{self.dtype}"
 
-
-# --- building
-
-
-def build_all(jobs: Sequence[Job], processes: int) -> dict[Job, str]:
-    """Build packages in processes; returns the errors."""
-    context = multiprocessing.get_context("spawn")
-    failed: dict[Job, str] = {}
-    start = time.perf_counter()
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for job, words in zip(jobs, pool.map(_built, jobs), strict=True):
-            if words:
-                failed[job] = words
-                print(f"{job.package.name}: not built: {words}", flush=True)
-    seconds = time.perf_counter() - start
-    print(f"built {len(jobs) - len(failed)} of {len(jobs)} packages in {seconds:.0f} s", flush=True)
-    return failed
-
-
-def _built(job: Job) -> str:
-    """Build a package without the runtime, which is the checkout's."""
-    torch.set_num_threads(1)
-    unfinished = job.package.with_suffix(".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.rmtree(job.package, ignore_errors=True)
-    try:
-        args = job.case.factors("meta", getattr(torch, job.dtype))
-        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
-        with torch.no_grad():
-            made = Build(Source(Attended(job.case.causal), args), options).precompiled
-        unfinished.mkdir(parents=True)
-        write_package(made, unfinished, "none")
-    except Exception as error:  # a benchmark goes on without it, and says why
-        return f"{type(error).__name__}: {error}"[:400]
-    shutil.rmtree(unfinished / "_runtime")
-    unfinished.rename(job.package)
-    return ""
+    def source(self) -> Source:
+        """What is packaged."""
+        args = self.case.factors("meta", getattr(torch, self.dtype))
+        return Source(Attended(self.case.causal), args)
 
 
 # --- measuring
@@ -285,9 +246,7 @@ def _checked(case: Case, ours: Call, args: tuple[torch.Tensor, ...]) -> tuple[fl
     wide = (x.double() for x in few)
     exact = F.scaled_dot_product_attention(*wide, is_causal=case.causal, enable_gqa=True)
     mine = torch.as_tensor(ours(*args))[:1, :group]
-    found = errors(mine, eager, exact)
-    complaint = accuracy_complaint(mine, eager, exact)
-    return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
+    return graded(mine, eager, exact)
 
 
 # --- reporting
@@ -312,22 +271,18 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     header = {
         "title": "attention beside torch's backends; names are batch, heads, heads of keys, "
         "queries, keys, head size",
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": torch.cuda.get_device_name(),
         "versions": f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
         "command": "python -m tools.bench_attention",
         "note": "ratio is the best peer's time over ours; error in units of eager's",
     }
-    with path.open("w", newline="") as file:
-        file.writelines(f"# {key}: {words}\n" for key, words in header.items())
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("case", "variant", "value", "high", "unit", "note"))
-        for row in rows:
-            case, group = f"{row.job.case.name} {row.job.dtype}", row.job.case.group
-            for name, us in row.times.items():
-                table.writerow((case, name, f"{us:.2f}", "", "us", group))
-            table.writerow((case, "ratio", f"{row.ratio:.3f}", "", "times", row.peer))
-            table.writerow((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    figures = list[tuple[str, str, str, str, str, str]]()
+    for row in rows:
+        case, group = f"{row.job.case.name} {row.job.dtype}", row.job.case.group
+        for name, us in row.times.items():
+            figures.append((case, name, f"{us:.2f}", "", "us", group))
+        figures.append((case, "ratio", f"{row.ratio:.3f}", "", "times", row.peer))
+        figures.append((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    write_figures(path, header, figures)
 
 
 def _arguments() -> argparse.Namespace:
@@ -348,26 +303,13 @@ def main() -> None:
     target = options.target or str(native_target())
     cases = [case for group in options.groups for case in GROUPS[group]]
     jobs = [Job(case, options.dtype, target, options.packages) for case in cases]
-    missing = [job for job in jobs if options.build_only or not job.package.exists()]
-    failed = build_all(missing, options.jobs) if missing else {}
+    jobs = built(jobs, options.jobs, anew=options.build_only)
     if options.build_only:
         return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    rows, start = list[Row](), time.perf_counter()
-    for job in jobs:
-        if time.perf_counter() - start > options.limit:
-            print(f"{len(jobs) - len(rows)} cases are left out: the time is over")
-            break
-        if job in failed:
-            continue
-        try:
-            rows.append(measure(job))
-        except Exception as error:  # what fails is named, and the rest is measured
-            print(f"{job.package.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-            continue
-        finally:
-            torch.cuda.empty_cache()
-        print(rows[-1].line(), flush=True)
+    rows = list[Row]()
+    for row in measured(jobs, options.limit, measure):
+        rows.append(row)
         if options.csv:
             write_csv(options.csv, rows)
     if rows:

@@ -16,14 +16,9 @@ tests/e2e/law.py.
 from __future__ import annotations
 
 import argparse
-import csv
-import multiprocessing
 import os
-import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -32,12 +27,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import load
-from aotpack.target import native_target, parse_targets
-from tests.e2e.law import accuracy_complaint, errors
+from aotpack.target import native_target
 from tools.bench_kernels import in_turns
+from tools.case_packages import built, graded, measured, write_figures
 from tools.conv_cases import GROUPS, Case, cases_of
 
 INPUTS = ("nchw", "channels-last", "nhwc")
@@ -76,6 +70,11 @@ class Job:
         module = self.case.module().to(getattr(torch, self.dtype))
         return ChannelsInnermost(module) if self.inputs == "nhwc" else module
 
+    def source(self) -> Source:
+        """The module with its example."""
+        image = self.case.input("cpu", getattr(torch, self.dtype))
+        return Source(self.module(), (self.given(image),))
+
     def given(self, x: torch.Tensor) -> torch.Tensor:
         """The package's argument for an image."""
         if self.inputs == "nchw":
@@ -89,44 +88,6 @@ def channels_last(case: Case, x: torch.Tensor) -> torch.Tensor:
     if case.memory_format is None:
         return x.movedim(1, -1).contiguous().movedim(-1, 1)
     return x.contiguous(memory_format=case.memory_format)
-
-
-# --- building
-
-
-def build_all(jobs: Sequence[Job], processes: int) -> dict[Job, str]:
-    """Build packages in processes; returns the errors."""
-    context = multiprocessing.get_context("spawn")
-    failed: dict[Job, str] = {}
-    start = time.perf_counter()
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for job, words in zip(jobs, pool.map(_built, jobs), strict=True):
-            if words:
-                failed[job] = words
-                print(f"{job.package.name}: not built: {words}", flush=True)
-    seconds = time.perf_counter() - start
-    print(f"built {len(jobs) - len(failed)} of {len(jobs)} packages in {seconds:.0f} s", flush=True)
-    return failed
-
-
-def _built(job: Job) -> str:
-    """Build a package without weights and without the runtime, which is the checkout's."""
-    torch.set_num_threads(1)
-    unfinished = job.package.with_suffix(".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.rmtree(job.package, ignore_errors=True)
-    try:
-        args = (job.given(job.case.input("cpu", getattr(torch, job.dtype))),)
-        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
-        with torch.no_grad():
-            made = Build(Source(job.module(), args), options).precompiled
-        unfinished.mkdir(parents=True)
-        write_package(made, unfinished, "none")
-    except Exception as error:  # a benchmark goes on without it, and says why
-        return f"{type(error).__name__}: {error}"[:400]
-    shutil.rmtree(unfinished / "_runtime")
-    unfinished.rename(job.package)
-    return ""
 
 
 # --- measuring
@@ -218,9 +179,7 @@ def _checked(
     with torch.backends.cudnn.flags(enabled=True, benchmark=False):
         wide = job.case.module().to("cuda", torch.float64)
         exact = torch.cat([wide(part.double()) for part in x.split(1)])
-    found = errors(mine, eager, exact)
-    complaint = accuracy_complaint(mine, eager, exact)
-    return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
+    return graded(mine, eager, exact)
 
 
 # --- reporting
@@ -256,22 +215,18 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     header = {
         "title": "convolution + bias + relu beside cuDNN in both layouts; names are batch x "
         "channels x size - out, kernel, stride, padding, dilation, groups",
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": torch.cuda.get_device_name(),
         "versions": f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
         "command": "python -m tools.bench_conv",
         "note": "ratio is the better layout's time over ours; error in units of eager's",
     }
-    with path.open("w", newline="") as file:
-        file.writelines(f"# {key}: {words}\n" for key, words in header.items())
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("case", "variant", "value", "high", "unit", "note"))
-        for row in rows:
-            case, note = f"{row.job.case.name} {row.job.dtype}", " ".join(row.groups)
-            for name, us in row.times.items():
-                table.writerow((case, name, f"{us:.2f}", "", "us", note))
-            table.writerow((case, "ratio", f"{row.ratio:.3f}", "", "times", row.job.inputs))
-            table.writerow((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    figures = list[tuple[str, str, str, str, str, str]]()
+    for row in rows:
+        case, note = f"{row.job.case.name} {row.job.dtype}", " ".join(row.groups)
+        for name, us in row.times.items():
+            figures.append((case, name, f"{us:.2f}", "", "us", note))
+        figures.append((case, "ratio", f"{row.ratio:.3f}", "", "times", row.job.inputs))
+        figures.append((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    write_figures(path, header, figures)
 
 
 def _arguments() -> argparse.Namespace:
@@ -299,29 +254,19 @@ def main() -> None:
             groups[case] = (*groups.get(case, ()), group)
     target = options.target or str(native_target())
     jobs = [Job(case, options.dtype, options.inputs, target, options.packages) for case in groups]
-    missing = [job for job in jobs if options.build_only or not job.package.exists()]
-    failed = build_all(missing, options.jobs) if missing else {}
+    jobs = built(jobs, options.jobs, anew=options.build_only)
     if options.build_only:
         return
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {options.inputs}")
-    rows, start = list[Row](), time.perf_counter()
-    for job in jobs:
-        if time.perf_counter() - start > options.limit:
-            print(f"{len(jobs) - len(rows)} cases are left out: the time is over")
-            break
-        if job in failed:
-            continue
-        try:
-            row = measure(job, options.peers.split(","))
-        except Exception as error:  # what fails is named, and the rest is measured
-            print(f"{job.package.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-            continue
-        finally:
-            torch.cuda.empty_cache()
-        rows.append(replace(row, groups=groups[job.case]))
-        print(rows[-1].line(), flush=True)
+
+    def measure_one(job: Job) -> Row:
+        return replace(measure(job, options.peers.split(",")), groups=groups[job.case])
+
+    rows = list[Row]()
+    for row in measured(jobs, options.limit, measure_one):
+        rows.append(row)
         if options.csv:
             write_csv(options.csv, rows)
     if rows:

@@ -16,14 +16,9 @@ weights, input and result. No TF32 on either side. Errors are against float64, i
 from __future__ import annotations
 
 import argparse
-import csv
-import multiprocessing
 import os
-import shutil
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -31,14 +26,13 @@ from typing import Any, TypeAlias
 
 import torch
 
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.pipeline import Source
 from aotpack.runtime import load
 from aotpack.runtime.devices.cuda import CudaDevice
-from aotpack.target import native_target, parse_targets
-from tests.e2e.law import accuracy_complaint, errors
+from aotpack.target import native_target
 from tools.bench_kernels import in_turns, microseconds
 from tools.bmm_cases import Batched, BatchedCase, batched_cases
+from tools.case_packages import built, graded, measured, write_figures
 from tools.matmul_cases import GROUPS, Case, Product, cases_of
 
 SETS_BYTES = 160 * 2**20  # several times L2
@@ -68,48 +62,14 @@ class Job:
         found: torch.dtype = getattr(torch, self.dtype)
         return found
 
+    def source(self) -> Source:
+        """What is packaged."""
+        return Source(self.case.unfilled(self.type), self.case.inputs(self.type, "cpu"))
+
     @property
     def moved(self) -> int:
         """The bytes that must move."""
         return self.case.elements * self.type.itemsize
-
-
-# --- building
-
-
-def build_all(jobs: Sequence[Job], processes: int) -> dict[Job, str]:
-    """Build packages in processes; returns the errors."""
-    context = multiprocessing.get_context("spawn")
-    failed: dict[Job, str] = {}
-    start = time.perf_counter()
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for job, words in zip(jobs, pool.map(_built, jobs), strict=True):
-            if words:
-                failed[job] = words
-                print(f"{job.package.name}: not built: {words}", flush=True)
-    seconds = time.perf_counter() - start
-    print(f"built {len(jobs) - len(failed)} of {len(jobs)} packages in {seconds:.0f} s", flush=True)
-    return failed
-
-
-def _built(job: Job) -> str:
-    """Build a package without weights and without the runtime, which is the checkout's."""
-    torch.set_num_threads(1)
-    unfinished = job.package.with_suffix(".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.rmtree(job.package, ignore_errors=True)
-    try:
-        args = job.case.inputs(job.type, "cpu")
-        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
-        with torch.no_grad():
-            made = Build(Source(job.case.unfilled(job.type), args), options).precompiled
-        unfinished.mkdir(parents=True)
-        write_package(made, unfinished, "none")
-    except Exception as error:  # a benchmark goes on without it, and says why
-        return f"{type(error).__name__}: {error}"[:400]
-    shutil.rmtree(unfinished / "_runtime")
-    unfinished.rename(job.package)
-    return ""
 
 
 # --- measuring
@@ -163,9 +123,7 @@ def _checked(
     mine, eager = torch.as_tensor(ours(*xs)), module(*xs)
     some = slice(None, None, max(1, len(mine) // CHECKED_ROWS))
     mine, eager, exact = mine[some], eager[some], module.exact(xs[0][some], *xs[1:])
-    found = errors(mine, eager, exact)
-    complaint = accuracy_complaint(mine, eager, exact)
-    return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
+    return graded(mine, eager, exact)
 
 
 def copy_rate() -> float:
@@ -202,24 +160,20 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
     """In the format of docs/measurements."""
     header = {
         "title": "product + bias + activation beside cuBLAS's product alone; names are m x n x k",
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": torch.cuda.get_device_name(),
         "versions": f"torch {torch.__version__}, CUDA {torch.version.cuda}",
         "command": "python -m tools.bench_matmul",
         "note": f"ratio is cuBLAS's time over ours; error in units of eager's; share of the "
         f"bandwidth of a copy, {copied / 1e6:.2f} TB/s",
     }
-    with path.open("w", newline="") as file:
-        file.writelines(f"# {key}: {words}\n" for key, words in header.items())
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("case", "variant", "value", "high", "unit", "note"))
-        for row in rows:
-            case, note = f"{row.job.case.name} {row.job.dtype}", " ".join(row.groups)
-            table.writerow((case, "aotpack", f"{row.ours:.2f}", "", "us", note))
-            table.writerow((case, "cuBLAS", f"{row.peer:.2f}", "", "us", note))
-            table.writerow((case, "ratio", f"{row.ratio:.3f}", "", "times", ""))
-            table.writerow((case, "share", f"{row.of_copy:.3f}", "", "of a copy", ""))
-            table.writerow((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    figures = list[tuple[str, str, str, str, str, str]]()
+    for row in rows:
+        case, note = f"{row.job.case.name} {row.job.dtype}", " ".join(row.groups)
+        figures.append((case, "aotpack", f"{row.ours:.2f}", "", "us", note))
+        figures.append((case, "cuBLAS", f"{row.peer:.2f}", "", "us", note))
+        figures.append((case, "ratio", f"{row.ratio:.3f}", "", "times", ""))
+        figures.append((case, "share", f"{row.of_copy:.3f}", "", "of a copy", ""))
+        figures.append((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
+    write_figures(path, header, figures)
 
 
 def _arguments() -> argparse.Namespace:
@@ -247,8 +201,7 @@ def main() -> None:
                 groups[case] = (*groups.get(case, ()), group)
     target = options.target or str(native_target())
     jobs = [Job(case, options.dtype, target, options.packages) for case in groups]
-    missing = [job for job in jobs if options.build_only or not job.package.exists()]
-    failed = build_all(missing, options.jobs) if missing else {}
+    jobs = built(jobs, options.jobs, anew=options.build_only)
     if options.build_only:
         return
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -256,22 +209,13 @@ def main() -> None:
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {copied / 1e6:.2f} TB/s"
     )
-    rows, start = list[Row](), time.perf_counter()
-    for job in jobs:
-        if time.perf_counter() - start > options.limit:
-            print(f"{len(jobs) - len(rows)} cases are left out: the time is over")
-            break
-        if job in failed:
-            continue
-        try:
-            row = measure(job, copied, groups[job.case])
-        except Exception as error:  # what fails is named, and the rest is measured
-            print(f"{job.package.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-            continue
-        finally:
-            torch.cuda.empty_cache()
+
+    def measure_one(job: Job) -> Row:
+        return measure(job, copied, groups[job.case])
+
+    rows = list[Row]()
+    for row in measured(jobs, options.limit, measure_one):
         rows.append(row)
-        print(row.line(), flush=True)
         if options.csv:
             write_csv(options.csv, rows, copied)
     if rows:

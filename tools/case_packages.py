@@ -1,0 +1,130 @@
+"""What benchmarks of single cases share: their packages, the loop over them, grades, and figures.
+
+``bench_attention``, ``bench_conv`` and ``bench_matmul`` build a package of each case and time it
+beside its peers in one run.
+"""
+
+import csv
+import multiprocessing
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import torch
+
+from aotpack.emit import write_package
+from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.target import parse_targets
+from tests.e2e.law import accuracy_complaint, errors
+
+
+class Job(Protocol):
+    """A package to build, and the folder that it is built into."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def package(self) -> Path: ...
+
+    def source(self) -> Source:
+        """What is packaged, with its example inputs."""
+        ...
+
+
+class Row(Protocol):
+    """The figures of a case."""
+
+    def line(self) -> str:
+        """In words, for the terminal."""
+        ...
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def built(jobs: Sequence[AnyJob], processes: int, *, anew: bool) -> list[AnyJob]:
+    """The jobs that have a package; builds those without one, or all, in processes."""
+    missing = [job for job in jobs if anew or not job.package.exists()]
+    failed = _failed(missing, processes) if missing else set()
+    return [job for job in jobs if job.package not in failed]
+
+
+def _failed(jobs: Sequence[Job], processes: int) -> set[Path]:
+    """Build packages, and say why some are not built."""
+    context = multiprocessing.get_context("spawn")
+    failed: set[Path] = set()
+    start = time.perf_counter()
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for job, words in zip(jobs, pool.map(_build, jobs), strict=True):
+            if words:
+                failed.add(job.package)
+                print(f"{job.package.name}: not built: {words}", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"built {len(jobs) - len(failed)} of {len(jobs)} packages in {seconds:.0f} s", flush=True)
+    return failed
+
+
+def _build(job: Job) -> str:
+    """Build a package without weights and without the runtime, which is the checkout's."""
+    torch.set_num_threads(1)
+    unfinished = job.package.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.rmtree(job.package, ignore_errors=True)
+    try:
+        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
+        with torch.no_grad():
+            made = Build(job.source(), options).precompiled
+        unfinished.mkdir(parents=True)
+        write_package(made, unfinished, "none")
+    except Exception as error:  # a benchmark goes on without it, and says why
+        return f"{type(error).__name__}: {error}"[:400]
+    shutil.rmtree(unfinished / "_runtime")
+    unfinished.rename(job.package)
+    return ""
+
+
+def measured(
+    jobs: Sequence[AnyJob], limit: float, measure: Callable[[AnyJob], AnyRow]
+) -> Iterator[AnyRow]:
+    """The rows of the jobs that are measured within ``limit`` seconds; each is printed."""
+    start = time.perf_counter()
+    for number, job in enumerate(jobs):
+        if time.perf_counter() - start > limit:
+            print(f"{len(jobs) - number} cases are left out: the time is over")
+            return
+        try:
+            row = measure(job)
+        except Exception as error:  # what fails is named, and the rest is measured
+            print(f"{job.package.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            continue
+        finally:
+            torch.cuda.empty_cache()
+        print(row.line(), flush=True)
+        yield row
+
+
+def graded(
+    mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor
+) -> tuple[float, str | None]:
+    """The largest error in units of eager's, and how the law of accuracy is broken."""
+    found = errors(mine, eager, exact)
+    complaint = accuracy_complaint(mine, eager, exact)
+    return found.ours / found.eagers if found.eagers else float(found.ours > 0), complaint
+
+
+def write_figures(
+    path: Path, header: Mapping[str, str], rows: Iterable[tuple[str, str, str, str, str, str]]
+) -> None:
+    """A file in the format of docs/measurements; ``header`` has title, versions, command, note."""
+    made = {"date": time.strftime("%Y-%m-%d"), "machine": torch.cuda.get_device_name()}
+    lines = {"title": header["title"]} | made | dict(header)
+    with path.open("w", newline="") as file:
+        file.writelines(f"# {key}: {words}\n" for key, words in lines.items())
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("case", "variant", "value", "high", "unit", "note"))
+        table.writerows(rows)
