@@ -5,7 +5,8 @@ Both leave the weights as they are. The fused encoder kernels stay off, as they 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
@@ -26,6 +27,7 @@ from aotpack.trace.source import users_source_of
 from aotpack.trace.weights import weight_tensor
 
 Tensors = list[torch.Tensor]
+Between: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 def in_program_order(
@@ -50,20 +52,43 @@ def run_eagerly(
         return [tensor.clone() for tensor in (*returned, *changed)]
 
 
-def run_again(
-    module: nn.Module,
-    program: ExportedProgram,
-    example: Example,
-    signature: Signature,
-    between: Callable[[], AbstractContextManager[None]],
-    second: Example,
-) -> Tensors:
-    """The same of a call on ``second``, for which ``between`` is entered after a first call."""
-    args, kwargs = _copied(example)
-    with _unchanged(program, args, kwargs, signature, named_tensors(module)):
-        _called(module, args, kwargs, signature.name)
+def run_in_turn(calls: Sequence["Call"], between: Between) -> Tensors:
+    """The same of the last call, in the state of those before; ``between`` is entered after each.
+
+    Python values stay as calls leave them, and inputs are each call's own.
+    """
+    first, *others = calls
+    if not others:
+        return first.run()
+    args, kwargs = _copied(first.example)
+    with _unchanged(first.program, args, kwargs, first.signature, named_tensors(first.module)):
+        _called(first.module, args, kwargs, first.signature.name)
         with between():
-            return run_eagerly(module, program, second, signature)
+            return run_in_turn(others, between)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a method: its module, what was exported, and inputs."""
+
+    module: nn.Module
+    program: ExportedProgram
+    example: Example
+    signature: Signature
+
+    def run(self) -> Tensors:
+        return run_eagerly(self.module, self.program, self.example, self.signature)
+
+    def turned(self) -> "Call":
+        """On the same floating-point elements in the opposite order: what may be, still is."""
+
+        def turn(x: Any) -> Any:
+            if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+                return x
+            return x.flatten().flip(0).reshape(x.shape)
+
+        turned: Example = pytree.tree_map(turn, self.example)
+        return replace(self, example=turned)
 
 
 def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:

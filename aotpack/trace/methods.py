@@ -75,6 +75,12 @@ class BoundMethod(nn.Module):
         return super().train(mode)
 
 
+def root_of(module: nn.Module) -> nn.Module:
+    """The module whose method it is, or itself."""
+    root: nn.Module = module.__dict__["target"] if isinstance(module, BoundMethod) else module
+    return root
+
+
 def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function under the name whose lines torch.export records."""
     if not isinstance(function, FunctionType):

@@ -18,14 +18,15 @@ from aotpack.ir.golden import SIZE
 from aotpack.stages import Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
+from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
-from aotpack.trace.eager import in_program_order
+from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.values import check_values, without_values
-from aotpack.trace.methods import Method, evaluation_copies, module_of
+from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
@@ -74,6 +75,16 @@ class _Given:
     dynamic_shapes: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A method's product, with its own names of weights, the program that has them, and the call
+    of the model, None where eager cannot run."""
+
+    traced: Traced
+    program: ExportedProgram
+    call: Call | None
+
+
 def trace(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],
@@ -102,8 +113,9 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
     if [*methods] == [""]:
-        return {"": found[""][0]}
-    own = {n: (one, memory_of_names(program)) for n, (one, program) in found.items()}
+        return {"": found[""].traced}
+    check_other_methods(options.name, {n: one.call for n, one in found.items() if one.call})
+    own = {n: (one.traced, memory_of_names(one.program)) for n, one in found.items()}
     return with_common_names(options.name, own)  # programs live: no address stands for two tensors
 
 
@@ -123,11 +135,10 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
 
 def _traced(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
-) -> tuple[Traced, ExportedProgram]:
-    """The product, with the method's own names of weights, and the program that has them."""
+) -> _Made:
     name = given.label
     exported, run, example, leaves = _exported(given, run, copies, options)
-    exported = with_state(exported, run, name)
+    exported = with_state(exported, run if run is None else root_of(run), name)
     check_collectives(exported, name)
     in_order = in_program_order(exported, *example)
     absent = without_values(name, exported, in_order, copies, needs_weights=options.needs_weights)
@@ -149,7 +160,9 @@ def _traced(
     own = options.triton, options.fp32_precision
     ways = Ways(exported, program, run if runs else None, is_module, *own)
     golden = ways.golden(example, graph, options.golden, absent)
-    return Traced(graph, golden), program
+    can_run = run is not None and runs and is_module
+    call = Call(run, exported, example, graph.signature) if can_run else None
+    return _Made(Traced(graph, golden), program, call)
 
 
 def _exported(
@@ -177,7 +190,7 @@ def _export(
     run: nn.Module, example: Example, shapes: dict[str, Any] | None, name: str, strict: bool
 ) -> ExportedProgram:
     """``export``; what forward changes in Python meanwhile is put back."""
-    before = Attributes(run)
+    before = Attributes({"": run})
     try:
         return export(run, *example, shapes, name=name, strict=strict)
     finally:

@@ -3,5 +3,7 @@
 Modules: ``exported`` (torch.export against the model) with ``departure`` (the operator to blame),
 ``dependence`` (what depends on a node),
 ``lowerings`` (registered lowerings against their operators), ``values`` (when two results agree),
-``second_call`` (what a model keeps from call to call) with ``attributes`` (what it holds).
+``second_call`` (what a model keeps from call to call) and ``other_methods`` (from one method to
+another) with ``attributes`` (what a model holds), ``reads`` (the tensors that a call reads) and
+``words`` (what to write instead).
 """

@@ -6,7 +6,7 @@ tensor is kept as the object that it is, with its memory: its values are not cop
 
 import enum
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from aotpack.trace.agreement.values import difference
 from aotpack.trace.methods import BoundMethod
 
 _DEEPEST = 6  # attributes and items between a module and what is compared
@@ -65,7 +66,9 @@ class _Holder:
         """What differs now."""
         now, held = held_by(self.value), self.held
         if self._is_container() and _has_other_items(held, now):
-            yield Change(self.path, self.local, "attribute", held, now)
+            is_deque = isinstance(self.value, deque)
+            pair = (deque(held), deque(now)) if is_deque else (held, now)
+            yield Change(self.path, self.local, "attribute", *pair)
         elif isinstance(now, dict):
             for key in dict.fromkeys((*held, *now)):
                 if not (isinstance(self.value, nn.Module) and key in _OF_MODULES):
@@ -121,13 +124,14 @@ class _Memory:
 
 
 class Attributes:
-    """What a module holds at one moment."""
+    """What modules hold at one moment; paths begin with their names."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self._holders: list[_Holder] = []
         self._memories: list[_Memory] = []
         self._seen: set[int] = set()
-        self._visit(module, "", "", 0, "attribute")
+        for path, module in modules.items():
+            self._visit(module, path, "", 0, "attribute")
 
     def changes(self) -> list[Change]:
         """What it holds now and did not hold then."""
@@ -207,6 +211,21 @@ def tensors_in(value: Any, depth: int = _DEEPEST) -> Iterator[torch.Tensor]:
     elif depth:
         for _, part in list(_items(held_by(value) or ()))[:_LONGEST]:
             yield from tensors_in(part, depth - 1)
+
+
+def is_alike(one: Any, other: Any, depth: int = _DEEPEST) -> bool:
+    """True for values that are the same to who reads them, up to roundings."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one is other or difference(one, other) is None
+    parts, others = held_by(one), held_by(other)
+    if parts is None or isinstance(one, set) or not depth:
+        return _is_same(one, other) or (isinstance(one, set) and one == other)
+    if len(parts) != len(others) or (isinstance(parts, dict) and {*parts} != {*others}):
+        return False
+    theirs = dict(_items(others))
+    return all(is_alike(part, theirs[key], depth - 1) for key, part in _items(parts))
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -7,57 +7,41 @@ one shows state whose values do not matter on the example inputs. What a model k
 alone, such as tables and masks, changes nothing and is accepted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import nn
-from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.stages import Signature
-from aotpack.trace.agreement.attributes import (
-    ABSENT,
-    Attributes,
-    Change,
-    storage_of,
-    tensors_in,
-)
+from aotpack.trace.agreement.attributes import Attributes, Change, storage_of, tensors_in
 from aotpack.trace.agreement.exported import AnotherFunction
+from aotpack.trace.agreement.reads import Reads
 from aotpack.trace.agreement.values import difference
+from aotpack.trace.agreement.words import ADVICE, row
 from aotpack.trace.changes import named_tensors
-from aotpack.trace.eager import Tensors, run_again, run_eagerly
+from aotpack.trace.eager import Between, Call, Tensors, run_in_turn
 from aotpack.trace.host.values import shown
-from aotpack.trace.operators.random import Example
-
-_VALUES = frozenset(
-    "__setitem__ __bool__ __int__ __float__ __index__ __contains__ item tolist equal".split()
-)
-_ADVICE = "A package keeps tensors that forward changes in place, and no other values"
 
 
-def run_once(
-    module: nn.Module, program: ExportedProgram, example: Example, signature: Signature
-) -> Tensors:
-    """``run_eagerly``; a model whose next call would need what this one leaves is refused."""
-    before, tensors = Attributes(module), named_tensors(module)
+def run_once(call: Call) -> Tensors:
+    """The results; a model whose next call would need what this one leaves is refused."""
+    signature = call.signature
+    before, tensors = Attributes({"": call.module}), named_tensors(call.module)
     known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
     try:
-        results = run_eagerly(module, program, example, signature)
+        results = call.run()
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
         lost += [one for one in before.writes() if storage_of(one.after) not in known]
     finally:
         before.restore()
     if lost:
-        raise _refusal(signature, "a package would not", lost)
+        raise _refusal(signature, "a package would leave it as it was", lost)
     if changes:
-        _SecondCall(module, program, example, signature, before).check()
+        _SecondCall(call, before).check()
     return results
 
 
@@ -73,10 +57,7 @@ def _is_lost(change: Change, signature: Signature) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SecondCall:
-    module: nn.Module
-    program: ExportedProgram
-    example: Example
-    signature: Signature
+    call: Call
     before: Attributes
 
     def check(self) -> None:
@@ -85,10 +66,10 @@ class _SecondCall:
         Other inputs show what depends on those of the first call; some models take the example's
         alone.
         """
-        for second in (self.example, _turned(self.example)):
-            self._check(second, is_example=second is self.example)
+        self._check(self.call, is_example=True)
+        self._check(self.call.turned(), is_example=False)
 
-    def _check(self, second: Example, *, is_example: bool) -> None:
+    def _check(self, second: Call, *, is_example: bool) -> None:
         left = self._left(second)
         try:
             found = self._results(self._as_packaged, second)
@@ -96,22 +77,22 @@ class _SecondCall:
             if is_example:
                 raise
             return
-        how = left.error or self._difference(left.results, found)
+        how = left.error or disagreement(second, left.results, found, "a package's second call")
         lasting = [one for one in left.changes if one.path in left.again]
         if not how and any(one.path in left.read for one in lasting):
             lasting = [one for one in lasting if one.path in left.read]
             how = "the second call reads what the first one left there, and replaces it"
         if how:
-            raise _refusal(self.signature, how, lasting or left.changes)
+            raise _refusal(self.call.signature, how, lasting or left.changes)
 
-    def _left(self, second: Example) -> "_Left":
+    def _left(self, second: Call) -> "_Left":
         left = _Left()
 
         @contextmanager
         def between() -> Iterator[None]:
             left.changes = self.before.changes()
-            middle, reads = Attributes(self.module), _Reads()
-            with reads if self._is_watched() else nullcontext():
+            middle, reads = Attributes({"": self.call.module}), Reads()
+            with reads if is_watched(second) else nullcontext():
                 yield
             left.note(middle, reads.storages - self.before.storages())
 
@@ -121,46 +102,43 @@ class _SecondCall:
             left.error = f"the second call fails: {str(error).partition(': ')[2]}"
         return left
 
-    def _is_watched(self) -> bool:
-        """False for branches and loops: torch compiles them, and a mode with them."""
-        parts = [one for one in self.program.graph_module.modules() if isinstance(one, GraphModule)]
-        return len(parts) == 1
-
     @contextmanager
     def _as_packaged(self) -> Iterator[None]:
         self.before.restore()
         yield
 
-    def _results(
-        self, between: Callable[[], AbstractContextManager[None]], second: Example
-    ) -> Tensors:
-        given = self.module, self.program, self.example, self.signature
+    def _results(self, between: Between, second: Call) -> Tensors:
         try:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                return run_again(*given, between, second)
+            with drawing_alike():
+                return run_in_turn([self.call, second], between)
         finally:
             self.before.restore()
 
-    def _difference(self, wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> str:
-        if len(wanted) != len(found):
-            return f"the second call returns {len(wanted)} tensors, a package's {len(found)}"
-        names = [*(spec.name for spec in self.signature.outputs), *self.signature.updates]
-        how = zip(names, map(difference, wanted, found), strict=True)
-        told = [f"{name} {one}" for name, one in how if one]
-        return f"in a package's second call {'; '.join(told)}" if told else ""
+
+def is_watched(call: Call) -> bool:
+    """False for branches and loops: torch compiles them, and a mode with them."""
+    parts = call.program.graph_module.modules()
+    return sum(isinstance(one, GraphModule) for one in parts) == 1
 
 
-def _turned(example: Example) -> Example:
-    """The same floating-point elements in the opposite order: what they may be, they still are."""
+@contextmanager
+def drawing_alike() -> Iterator[None]:
+    """Runs in this block draw the same random numbers, and leave torch's generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
-    def turn(x: Any) -> Any:
-        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
-            return x
-        return x.flatten().flip(0).reshape(x.shape)
 
-    turned: Example = pytree.tree_map(turn, example)
-    return turned
+def disagreement(
+    call: Call, wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor], where: str
+) -> str:
+    """How the results of a call depart where it does not see what Python kept; "" if they agree."""
+    if len(wanted) != len(found):
+        return f"the model returns {len(wanted)} tensors there, {where} {len(found)}"
+    names = [*(spec.name for spec in call.signature.outputs), *call.signature.updates]
+    how = zip(names, map(difference, wanted, found), strict=True)
+    told = [f"{name} {one}" for name, one in how if one]
+    return f"in {where} {'; '.join(told)}" if told else ""
 
 
 class _Left:
@@ -181,66 +159,9 @@ class _Left:
                 self.read.add(one.path)
 
 
-class _Reads(TorchFunctionMode):
-    """Inside the block, the memories whose values functions are given are noted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.storages: set[int] = set()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if _reads(getattr(func, "__name__", ""), result):
-            given = pytree.tree_leaves((args, kwargs))
-            self.storages.update(storage_of(x) for x in given if isinstance(x, torch.Tensor))
-        return result
-
-
-def _reads(name: str, result: Any) -> bool:
-    """False for functions that tell or take shapes and types alone."""
-    if name.startswith("new_") or name.endswith("_like"):
-        return False
-    return name in _VALUES or any(True for _ in tensors_in(result))
-
-
 def _refusal(signature: Signature, how: str, changes: Sequence[Change]) -> AnotherFunction:
-    rows = shown(list(dict.fromkeys(map(_row, changes))))
+    rows = shown(list(dict.fromkeys(map(row, changes))))
     return AnotherFunction(
         f"tracing {signature.name}: forward leaves the model other than it found it: {how}\n"
-        f"  {rows}\n{_ADVICE}."
+        f"  {rows}\n{ADVICE}."
     )
-
-
-def _row(change: Change) -> str:
-    """What forward changed, and what to write in its place."""
-    path, local, before, after = change.path, change.local, change.before, change.after
-    what, copy = f"the {change.kind} {path}", f"write self.{local}.copy_(...)"
-    buffer = "keep a buffer of fixed size"
-    match after:
-        case torch.Tensor() if change.kind == "memory":
-            return f"forward gives {path} other memory (.data, set_, resize_); {copy}"
-        case torch.Tensor() if change.kind == "values":
-            return f"forward writes to {path}, and not while it is exported; do it in both"
-        case torch.Tensor() if isinstance(before, torch.Tensor):
-            return f"forward assigns {what} anew; {copy}"
-        case torch.Tensor():
-            was = f"forward sets {what}, which was {_told(before)}"
-            return f"{was}; {buffer} from the start, and {copy}"
-        case bool() | int() | float() if isinstance(before, (bool, int, float)):
-            made = f"a buffer of torch.tensor({type(after)(before)!r})"
-            return f"forward changes {what} from {before!r} to {after!r}; keep {made}, and {copy}"
-        case list() | dict() | set() if isinstance(before, type(after)):
-            kind, sizes = type(after).__name__, f"{len(before)} items, then {len(after)}"
-            rows = "write its rows with index_copy_"
-            return f"forward changes {what}, a {kind} ({sizes}); {buffer} instead, and {rows}"
-    told = f"from {_told(before)} to {_told(after)}"
-    return f"forward changes {what} {told}; keep tensors in its place"
-
-
-def _told(value: Any) -> str:
-    """A value in few words."""
-    if value is ABSENT:
-        return "nothing"
-    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else f"a {type(value).__name__}"

@@ -13,7 +13,7 @@ from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.second_call import run_once
-from aotpack.trace.eager import in_program_order
+from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.budget import why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed
 from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
@@ -72,7 +72,7 @@ class Ways:
         if self.module is None:
             return None
         signature = graph.signature
-        eager = run_once(self.module, self.exported, example, signature)
+        eager = run_once(Call(self.module, self.exported, example, signature))
         if is_random(self.exported):
             return eager
         found: Sequence[Any] = eager

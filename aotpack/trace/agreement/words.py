@@ -1,0 +1,43 @@
+"""What is said of a value that a call leaves in Python: where it stands, what to write instead."""
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from aotpack.trace.agreement.attributes import ABSENT, Change
+
+ADVICE = "A package keeps tensors that are changed in place, and no other values"
+
+
+def row(change: Change, who: str = "forward") -> str:
+    """What a call of ``who`` changed, and what to write in its place."""
+    path, local, before, after = change.path, change.local, change.before, change.after
+    what, copy = f"the {change.kind} {path}", f"write self.{local}.copy_(...)"
+    buffer = "keep a buffer of fixed size"
+    match after:
+        case torch.Tensor() if change.kind == "memory":
+            return f"{who} gives {path} other memory (.data, set_, resize_); {copy}"
+        case torch.Tensor() if change.kind == "values":
+            return f"{who} writes to {path}, and not while it is exported; do it in both"
+        case torch.Tensor() if isinstance(before, torch.Tensor):
+            return f"{who} assigns {what} anew; {copy}"
+        case torch.Tensor():
+            was = f"{who} sets {what}, which was {_told(before)}"
+            return f"{was}; {buffer} from the start, and {copy}"
+        case bool() | int() | float() if isinstance(before, (bool, int, float)):
+            made = f"a buffer of torch.tensor({type(after)(before)!r})"
+            return f"{who} changes {what} from {before!r} to {after!r}; keep {made}, and {copy}"
+        case list() | deque() | dict() | set() if isinstance(before, type(after)):
+            kind, sizes = type(after).__name__, f"{len(before)} items, then {len(after)}"
+            rows = "write its rows with index_copy_"
+            return f"{who} changes {what}, a {kind} ({sizes}); {buffer} instead, and {rows}"
+    told = f"from {_told(before)} to {_told(after)}"
+    return f"{who} changes {what} {told}; keep tensors in its place"
+
+
+def _told(value: Any) -> str:
+    """A value in few words."""
+    if value is ABSENT:
+        return "nothing"
+    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else f"a {type(value).__name__}"
