@@ -13,6 +13,7 @@ from collections.abc import Callable
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import range_checks
+from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty, points
@@ -32,6 +33,8 @@ from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
+
+MOST_LEAN = 8  # channels of a group
 
 
 @lowering("aten.convolution.default")
@@ -67,10 +70,10 @@ def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: G
 def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
     """True if matrix tiles have enough work, and phases have a kernel of constant size."""
     shapes = (*c.shape(c.result()), *c.shape(weight))
-    depthwise = _is_depthwise(c, weight, geometry)
+    is_lean = _is_lean(c, weight, geometry)
     fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
     known = all(size.constant is not None for size in c.shape(weight)[2:])
-    return fits and not depthwise and (known or not geometry.transposed)
+    return fits and not is_lean and (known or not geometry.transposed)
 
 
 def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
@@ -114,18 +117,21 @@ def _reordered(c: Context, weight: Ref) -> Ref:
 
 
 def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
-    """A sum for each output, with channels as the last axis of the loops: lanes go along them."""
+    """A sum for each output, with channels as the last axes of the loops: lanes go along them."""
     wide = result_dtype(c).accumulator
     kernel = c.shape(weight)[2:]
     batched = c.rank(input) == len(kernel) + 2
     items, (channels, *spatial) = c.shape(c.result())[: int(batched)], c.shape(c.result())[batched:]
     own_channels = c.shape(input)[int(batched)] // geometry.groups
-    total = c.temporary("sum", wide, (*items, *spatial, channels))
-    factor = _by_offset(c, weight) if _is_depthwise(c, weight, geometry) else None
+    is_lean = _is_lean(c, weight, geometry)
+    lanes = _lanes(channels, geometry.groups) if is_lean else (channels,)
+    total = c.temporary("sum", wide, (*items, *spatial, *lanes))
+    factor = _by_offset(c, weight) if is_lean else None
 
     def term(outer: Index, inner: Index) -> tuple[Value, ...]:
         item = outer[:1] if batched else (Int.of(0),)
-        place = (*item, outer[-1], *outer[int(batched) : -1])
+        channel = flatten_index(outer[-len(lanes) :], lanes)
+        place = (*item, channel, *outer[int(batched) : -len(lanes)])
 
         def of_weight(index: Index) -> Value:
             if factor is None:
@@ -136,18 +142,30 @@ def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geo
         return (value,)
 
     c.reduction((total,), "sum", (own_channels, *kernel), term)
-    axes = c.axes("i", (*items, *spatial, channels))
+    axes = c.axes("i", (*items, *spatial, *lanes))
     index = points(axes)
     value = c.load(total, index)
+    channel = flatten_index(index[-len(lanes) :], lanes)
     if bias is not None:
-        value = apply("add", value, cast(c.load(bias, index[-1:]), wide))
-    place = (*index[: int(batched)], index[-1], *index[int(batched) : -1])
+        value = apply("add", value, cast(c.load(bias, (channel,)), wide))
+    place = (*index[: int(batched)], channel, *index[int(batched) : -len(lanes)])
     stored = cast(value, c.dtype(c.result()))
     c.builder.append(Pointwise(c.computed(c.result()), axes, stored, place, c.origin))
 
 
-def _is_depthwise(c: Context, weight: Ref, geometry: Geometry) -> bool:
-    return geometry.groups > 1 and c.shape(weight)[1].constant == 1
+def _lanes(channels: Int, groups: int) -> Index:
+    """Channels as groups and channels of a group, which share what they read."""
+    per_group = channels // groups
+    return (Int.of(groups), per_group) if per_group.constant != 1 else (channels,)
+
+
+def _is_lean(c: Context, weight: Ref, geometry: Geometry) -> bool:
+    """True for groups of so few channels that tiles of matrix units are mostly padding."""
+    own, per_group = c.shape(weight)[1].constant, c.shape(weight)[0] // geometry.groups
+    if geometry.groups == 1 or own is None:
+        return False
+    few = not geometry.transposed and own <= MOST_LEAN and known_le(per_group, MOST_LEAN)
+    return own == 1 or few
 
 
 def _by_offset(c: Context, weight: Ref) -> Ref:

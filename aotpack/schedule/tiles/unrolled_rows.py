@@ -20,11 +20,12 @@ from aotpack.ir.symbolic.facts import known_multiple, typical
 from aotpack.ir.symbolic.integers import Axis, Int, product
 from aotpack.schedule.interchange import Digit, digits_of, step_along
 
-LONGEST = 64  # elements of a row: lines of a kernel
+LONGEST = 72  # elements of a row: lines of a kernel
 LONGEST_APART = 16  # of windows that share no elements
 KINDS = ("sum", "prod", "max", "min", "any", "all")  # whose states are single elements
 WARPS = 4
 OF_A_LANE = (7, 4, 2)  # windows that slide along a line of an image
+OF_A_GROUP = (4, 2)  # sums of one window
 VECTOR = 4  # neighbouring elements of each: more take registers that other warps need
 
 
@@ -41,7 +42,8 @@ def unrolled_rows(
         return None
     read = [access for access in accesses(kernel) if not access.is_store]
     along = [access for access in read if r in access.offset(strides).leaves()]
-    if any(local_slope(access.offset(strides), x) != 1 for access in along):
+    slopes = {local_slope(access.offset(strides), x) for access in along}
+    if not slopes <= {0, 1}:
         return None
     sizes = (typical(product(program.buffers[access.buffer].shape)) for access in along)
     is_shared = any(size < typical(x.extent * r.extent) for size in sizes)
@@ -53,28 +55,39 @@ def unrolled_rows(
     while rows > WARP * WARPS and typical(x.extent) < 2 * gpu.multiprocessors * rows:
         rows //= 2
     tile = ReductionTile(rows, length, persistent=True, num_warps=WARPS, unrolled=True)
-    return _with_neighbours(tile, kernel, strides, along, gpu)
+    largest = max(along, key=lambda one: typical(product(program.buffers[one.buffer].shape)))
+    return _with_neighbours(tile, kernel, strides, along, largest, gpu)
 
 
 def _with_neighbours(
-    tile: ReductionTile, kernel: Kernel, strides: Strides, along: list[Access], gpu: Gpu
+    tile: ReductionTile, kernel: Kernel, strides: Strides, along: list[Access], image: Access, gpu: Gpu
 ) -> ReductionTile:
-    """The tile with several windows for each lane, if windows slide along a line of an image."""
+    """The tile with several windows for each lane, if neighbours along a digit share elements."""
     x, r = kernel.axes
     digits = digits_of(kernel, x)
-    if len(digits) < 2 or any(digit.size.constant is None for digit in digits[-2:]):
+    if any(digit.size.constant is None for digit in digits):
         return tile
-    column, line = digits[-1], digits[-2]
-    if not any(_slides(access.offset(strides), line, r, tile.r) for access in along):
-        return tile
-    for windows in OF_A_LANE:
+    for digit in digits:
+        if not step_along(image.offset(strides), digit):  # channels of a group have one window
+            return _with_windows(tile, digit, OF_A_GROUP, x, gpu)
+    slides = (_slides(access.offset(strides), digits[-2], r, tile.r) for access in along)
+    if len(digits) > 1 and any(slides):
+        return _with_windows(tile, digits[-2], OF_A_LANE, x, gpu)
+    return tile
+
+
+def _with_windows(
+    tile: ReductionTile, line: Digit, counts: tuple[int, ...], x: Axis, gpu: Gpu
+) -> ReductionTile:
+    """The tile with windows that are neighbours along a digit, as many as leave enough lanes."""
+    for windows in counts:
         lanes = x.extent // windows
         fills = typical(lanes) >= 2 * gpu.multiprocessors * WARP * WARPS
         if known_multiple(line.size, windows) and fills:
             block = min(tile.x, WARP * WARPS * VECTOR)
             while block > WARP * WARPS and typical(lanes) < 2 * gpu.multiprocessors * block:
                 block //= 2
-            return replace(tile, x=block, unroll=windows, apart=int(column.size))
+            return replace(tile, x=block, unroll=windows, apart=int(line.below))
     return tile
 
 
@@ -87,3 +100,4 @@ def _slides(offset: Int, line: Digit, r: Axis, length: int) -> bool:
     places = (offset.substitute({**origin, r: Int.of(place)}) for place in range(length))
     first, *others = map(typical, places)
     return any(other - first == step for other in others)
+
