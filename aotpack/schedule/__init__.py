@@ -19,6 +19,7 @@ from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
 from aotpack.schedule.program.split_reduction import splits
+from aotpack.schedule.program.sum_groups import sum_groups
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import with_staged
 from aotpack.schedule.tiles.row_pipeline import ROW_PIPELINE
@@ -106,6 +107,7 @@ def _host_schedule(
     is_laid_out_alike = choose_strides(*made) == choose_strides(*made, is_host=True)
     has_pairs = any(len(kernel.products) > 1 for kernel in general.kernels)
     is_planned_alike = not draft.expected and not has_pairs
+    is_planned_alike = is_planned_alike and sum_groups(draft.program) is draft.program
     if is_laid_out_alike and is_planned_alike and lay_in_panels(draft.program) is draft.program:
         return ()
     options = replace(draft.options, is_host=True)

@@ -35,6 +35,7 @@ from aotpack.schedule.program.spare_roundings import (
     drop_spare_roundings,
 )
 from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.sum_groups import sum_groups
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import derive_weights
 from aotpack.schedule.sorts.expand_sorts import expand_sorts
@@ -59,6 +60,7 @@ PREPARE = (
 
 PLAN = (
     draft_pass(lay_in_panels, "program", only_with="is_host"),
+    draft_pass(sum_groups, "program", only_without="is_host"),
     draft_pass(split_reductions, "program"),
     draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import range_checks
-from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty, points
@@ -33,8 +32,6 @@ from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
-
-MOST_LEAN = 8  # channels of a group
 
 
 @lowering("aten.convolution.default")
@@ -70,10 +67,10 @@ def _convolve(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: G
 def _is_product(c: Context, input: Ref, weight: Ref, geometry: Geometry) -> bool:
     """True if matrix tiles have enough work, and phases have a kernel of constant size."""
     shapes = (*c.shape(c.result()), *c.shape(weight))
-    is_lean = _is_lean(c, weight, geometry)
+    depthwise = _is_depthwise(c, weight, geometry)
     fits = c.dtype(input) in TENSOR_CORE_TYPES and not is_empty(shapes)
     known = all(size.constant is not None for size in c.shape(weight)[2:])
-    return fits and not is_lean and (known or not geometry.transposed)
+    return fits and not depthwise and (known or not geometry.transposed)
 
 
 def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
@@ -88,7 +85,7 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
     total = c.temporary("product", operand.accumulator, shape)
-    is_moved = has_inner_channels(channels) and product(kernel).constant != 1
+    is_moved = (has_inner_channels(channels) or groups) and product(kernel).constant != 1
     factor = _reordered(c, weight) if is_moved else weight
 
     def left(group: Index, m: Int, k: Int) -> Value:
@@ -117,21 +114,18 @@ def _reordered(c: Context, weight: Ref) -> Ref:
 
 
 def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geometry) -> None:
-    """A sum for each output, with channels as the last axes of the loops: lanes go along them."""
+    """A sum for each output, with channels as the last axis of the loops: lanes go along them."""
     wide = result_dtype(c).accumulator
     kernel = c.shape(weight)[2:]
     batched = c.rank(input) == len(kernel) + 2
     items, (channels, *spatial) = c.shape(c.result())[: int(batched)], c.shape(c.result())[batched:]
     own_channels = c.shape(input)[int(batched)] // geometry.groups
-    is_lean = _is_lean(c, weight, geometry)
-    lanes = _lanes(channels, geometry.groups) if is_lean else (channels,)
-    total = c.temporary("sum", wide, (*items, *spatial, *lanes))
-    factor = _by_offset(c, weight) if is_lean else None
+    total = c.temporary("sum", wide, (*items, *spatial, channels))
+    factor = _by_offset(c, weight) if _is_depthwise(c, weight, geometry) else None
 
     def term(outer: Index, inner: Index) -> tuple[Value, ...]:
         item = outer[:1] if batched else (Int.of(0),)
-        channel = flatten_index(outer[-len(lanes) :], lanes)
-        place = (*item, channel, *outer[int(batched) : -len(lanes)])
+        place = (*item, outer[-1], *outer[int(batched) : -1])
 
         def of_weight(index: Index) -> Value:
             if factor is None:
@@ -142,30 +136,18 @@ def _as_sum(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry: Geo
         return (value,)
 
     c.reduction((total,), "sum", (own_channels, *kernel), term)
-    axes = c.axes("i", (*items, *spatial, *lanes))
+    axes = c.axes("i", (*items, *spatial, channels))
     index = points(axes)
     value = c.load(total, index)
-    channel = flatten_index(index[-len(lanes) :], lanes)
     if bias is not None:
-        value = apply("add", value, cast(c.load(bias, (channel,)), wide))
-    place = (*index[: int(batched)], channel, *index[int(batched) : -len(lanes)])
+        value = apply("add", value, cast(c.load(bias, index[-1:]), wide))
+    place = (*index[: int(batched)], index[-1], *index[int(batched) : -1])
     stored = cast(value, c.dtype(c.result()))
     c.builder.append(Pointwise(c.computed(c.result()), axes, stored, place, c.origin))
 
 
-def _lanes(channels: Int, groups: int) -> Index:
-    """Channels as groups and channels of a group, which share what they read."""
-    per_group = channels // groups
-    return (Int.of(groups), per_group) if per_group.constant != 1 else (channels,)
-
-
-def _is_lean(c: Context, weight: Ref, geometry: Geometry) -> bool:
-    """True for groups of so few channels that tiles of matrix units are mostly padding."""
-    own, per_group = c.shape(weight)[1].constant, c.shape(weight)[0] // geometry.groups
-    if geometry.groups == 1 or own is None:
-        return False
-    few = not geometry.transposed and own <= MOST_LEAN and known_le(per_group, MOST_LEAN)
-    return own == 1 or few
+def _is_depthwise(c: Context, weight: Ref, geometry: Geometry) -> bool:
+    return geometry.groups > 1 and c.shape(weight)[1].constant == 1
 
 
 def _by_offset(c: Context, weight: Ref) -> Ref:

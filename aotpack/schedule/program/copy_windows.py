@@ -19,6 +19,7 @@ from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.schedule.layout import contiguous_by_contract, is_free_to_permute
 from aotpack.schedule.program.insert_copies import copied
+from aotpack.schedule.program.sum_groups import is_lean
 
 
 def copy_windows(program: Program) -> Program:
@@ -46,7 +47,7 @@ def copy_windows(program: Program) -> Program:
 
 def _windows(operation: Operation, buffers: dict[str, Buffer]) -> tuple[Load, ...]:
     """The loads of a product that step along a dimension that is not innermost in row-major."""
-    if not isinstance(operation, Matmul):
+    if not isinstance(operation, Matmul) or is_lean(operation):
         return ()
     return tuple(
         load
