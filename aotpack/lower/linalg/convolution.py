@@ -13,6 +13,7 @@ from collections.abc import Callable
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.ops.conditions import range_checks
+from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Int, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty, points
@@ -32,6 +33,8 @@ from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import unflatten_index
 from aotpack.lower.values import apply, cast, constant, guarded, position
 from aotpack.stages import Ref
+
+FEW = 8  # channels of a group, whose products GPUs compute as sums
 
 
 @lowering("aten.convolution.default")
@@ -85,7 +88,8 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
     total = c.temporary("product", operand.accumulator, shape)
-    is_moved = (has_inner_channels(channels) or groups) and product(kernel).constant != 1
+    is_lean = geometry.groups > 1 and known_le(per_group, FEW) and known_le(channels, FEW)
+    is_moved = (has_inner_channels(channels) or is_lean) and product(kernel).constant != 1
     factor = _reordered(c, weight) if is_moved else weight
 
     def left(group: Index, m: Int, k: Int) -> Value:

@@ -60,7 +60,12 @@ def unrolled_rows(
 
 
 def _with_neighbours(
-    tile: ReductionTile, kernel: Kernel, strides: Strides, along: list[Access], image: Access, gpu: Gpu
+    tile: ReductionTile,
+    kernel: Kernel,
+    strides: Strides,
+    along: list[Access],
+    image: Access,
+    gpu: Gpu,
 ) -> ReductionTile:
     """The tile with several windows for each lane, if neighbours along a digit share elements."""
     x, r = kernel.axes
@@ -100,4 +105,3 @@ def _slides(offset: Int, line: Digit, r: Axis, length: int) -> bool:
     places = (offset.substitute({**origin, r: Int.of(place)}) for place in range(length))
     first, *others = map(typical, places)
     return any(other - first == step for other in others)
-

@@ -58,7 +58,7 @@ LAID: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
     "shared": (Shared, (17, 20), ["w_panels", "w_panels"]),
     "one position": (lambda: nn.Conv2d(16, 33, 1), (1, 16, 5, 4), []),
     "first layer": (lambda: nn.Conv2d(3, 20, 3, 2), (1, 3, 19, 20), ["weight_panels"]),
-    "groups": (lambda: nn.Conv2d(8, 12, 3, groups=2), (2, 8, 7, 6), ["weight_panels"]),
+    "groups": (lambda: nn.Conv2d(8, 12, 3, groups=2), (2, 8, 7, 6), ["conv2d_weight_panels"]),
     "1d": (lambda: nn.Conv1d(4, 9, 3), (2, 4, 30), ["weight_panels"]),
 }
 

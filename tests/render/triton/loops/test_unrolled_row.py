@@ -14,10 +14,12 @@ from tests.render.models import rendered, shown
 H100 = parse_targets("sm_90")
 
 
-def depthwise(channels: int, kernel: int, dtype: torch.dtype, **options: int) -> nn.Module:
-    """A depthwise convolution between two others."""
+def depthwise(
+    channels: int, kernel: int, dtype: torch.dtype, share: int = 1, **options: int
+) -> nn.Sequential:
+    """A convolution of groups of ``share`` channels between two others."""
     first, last = (nn.Conv2d(channels, channels, 1) for _ in range(2))
-    conv = nn.Conv2d(channels, channels, kernel, groups=channels, **options)
+    conv = nn.Conv2d(channels, channels, kernel, groups=channels // share, **options)
     return nn.Sequential(first, conv, nn.ReLU(), last).to(dtype)
 
 
@@ -25,6 +27,9 @@ CASES = {
     "3x3": (depthwise(32, 3, torch.bfloat16, padding=1), (2, 32, 7, 9)),
     "odd channels": (depthwise(33, 5, torch.float32, padding=2, stride=2), (1, 33, 11, 6)),
     "dilated": (depthwise(8, 3, torch.float16, padding=2, dilation=2), (3, 8, 5, 5)),
+    "rows": (nn.Conv2d(6, 6, 7, padding=3, groups=6), (2, 6, 9, 12)),
+    "groups": (depthwise(16, 3, torch.bfloat16, padding=1, share=4), (2, 16, 7, 9)),
+    "groups of rows": (nn.Conv2d(12, 8, 3, 2, 1, groups=4), (3, 12, 9, 10)),
     "pooled": (
         nn.Sequential(nn.Conv2d(4, 16, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 8, 1)),
         (1, 4, 12, 9),
@@ -60,7 +65,14 @@ def test_neighbouring_channels_are_read_together() -> None:
     assert text.count("tl.load(conv2d_weight_ptr + ") == 9
 
 
-LARGE = {  # a lane has 4 and 2 windows
+def test_rows_are_read_where_they_lie() -> None:
+    text = window_of(nn.Conv2d(8, 8, 3, padding=1, groups=8).bfloat16(), 1, 8, 28, 30)
+    assert "tl.sum(" not in text and "r = tl.arange(" not in text
+    assert text.count("tl.load(input_ptr + ") == text.count("tl.load(conv2d_weight_ptr + ") == 9
+
+
+LARGE = {  # a lane has 2, 4 and 2 windows
+    "pairs": (nn.Conv2d(8, 8, 2, groups=4), (1, 8, 94, 94)),
     "slides": (depthwise(16, 3, torch.bfloat16, padding=1), (2, 16, 68, 68)),
     "strides": (depthwise(16, 3, torch.float32, padding=1, stride=2), (2, 16, 131, 140)),
 }
@@ -73,6 +85,14 @@ def test_a_lane_loads_what_its_windows_share_once(case: str, loads: int) -> None
     assert text.count("tl.load(conv2d_ptr + ") == loads
     assert text.count("tl.load(conv2d_weight_ptr + ") == 9
     assert "tl.where(" not in text
+
+
+def test_channels_of_a_group_share_their_window() -> None:
+    between = depthwise(16, 3, torch.bfloat16, padding=1, share=4)
+    for model, image in ((between, "conv2d"), (between[1], "input")):
+        text = window_of(model, 2, 16, 68, 68)
+        assert text.count("tl.load(conv2d_weight_ptr + ") == 4 * 36
+        assert text.count(f"tl.load({image}_ptr + ") == 36
 
 
 @pytest.mark.parametrize("case", LARGE)
