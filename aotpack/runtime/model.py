@@ -174,7 +174,7 @@ class Method(OnDevice):
         caller: Framework,
         stream: int,
     ) -> list[Any]:
-        prepared = arena.plan(checked.key) or self._prepare(arena, checked, stream)
+        prepared = arena.plan(checked.key) or self._prepare(arena, checked)
         late = prepared.late
         if late is None:
             specs: Sequence[Any] = prepared.outputs
@@ -215,7 +215,7 @@ class Method(OnDevice):
         self._checked[facts] = checked
         return checked
 
-    def _prepare(self, arena: Arena[Prepared], checked: CheckedCall, stream: int) -> Prepared:
+    def _prepare(self, arena: Arena[Prepared], checked: CheckedCall) -> Prepared:
         parts, sizes = self._held.parts, checked.sizes
         plan = self._program.plan(parts.arch, *sizes)
         check_plan(self.manifest, plan, sizes)
@@ -230,7 +230,6 @@ class Method(OnDevice):
             arena,
             parts.device,
             parts.calls,
-            stream=stream,
             graphs=parts.options.graphs and arena.recording is None,
             watch=self._watch(plan, sizes),
             check=partial(self._assertions.raise_failed, flags) if flags else None,

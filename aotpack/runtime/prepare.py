@@ -69,7 +69,6 @@ def prepare(
     device: Device,
     calls: TorchCalls | None = None,
     *,
-    stream: int = 0,
     graphs: bool = False,
     watch: Watch | None = None,
     check: Callable[[], None] | None = None,
@@ -78,14 +77,13 @@ def prepare(
 ) -> Prepared:
     """Pack the intermediates into the arena and turn launches and calls into steps.
 
-    New counters are zeroed on ``stream``, the stream of the first call. ``check`` raises if an
-    assertion has failed; loops call it. ``sizes`` are known; ``check_rest`` raises if what waits
-    for others does not fit the manifest.
+    ``check`` raises if an assertion has failed; loops call it. ``sizes`` are known; ``check_rest``
+    raises if what waits for others does not fit the manifest.
     """
     layout = memory_layout(plan, kernels)
     arena.reserve(layout.total)
     cells = Cells()
-    cells.counters = arena.counters(layout.end, stream)
+    cells.counters = arena.counters(layout.end)
     names = _given(signature, weights, cells, watch)
     cells.words = tuple(names[one.word] for one in signature.assertions if one.word in names)
     outputs = frozenset(names[tensor.name] for tensor in signature.outputs)
@@ -330,9 +328,7 @@ def _most_bytes(step: SizeRead, rests: Rests) -> int:
     return memory_layout(part, rests.kernels).total
 
 
-def _bind_rest(
-    step: SizeStep, context: IssueContext, most: int, values: tuple[int, ...], stream: int
-) -> Rest:
+def _bind_rest(step: SizeStep, context: IssueContext, most: int, values: tuple[int, ...]) -> Rest:
     """Check sizes that were read, and prepare what waits for them.
 
     Its launches are not kept as graphs: sizes may differ from call to call, and building a graph
@@ -348,7 +344,7 @@ def _bind_rest(
     layout = memory_layout(part, rests.kernels)
     cells = step.cells.copy()
     address = rests.arena.rest(rests.depth, layout.total, most)
-    cells.counters = rests.arena.rest_counters(rests.depth, layout.end, stream)
+    cells.counters = rests.arena.rest_counters(rests.depth, layout.end)
     late = _late_outputs(step, rests, sizes)
     for one in late:
         shape, _, dtype, _ = one.spec

@@ -67,7 +67,7 @@ class FakeDevice:
 
     copy_out = copy = copy_in
 
-    def clear(self, address: int, size: int, stream: int) -> None:
+    def clear(self, address: int, size: int) -> None:
         ctypes.memset(address, 0, size)
 
     def synchronize(self, stream: int | None) -> None:

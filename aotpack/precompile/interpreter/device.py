@@ -119,7 +119,7 @@ class InterpreterDevice:
     copy_out = copy_in
     copy = copy_in
 
-    def clear(self, address: int, size: int, stream: int) -> None:
+    def clear(self, address: int, size: int) -> None:
         """All memory is host memory."""
         ctypes.memset(address, 0, size)
 

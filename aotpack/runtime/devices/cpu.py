@@ -101,7 +101,7 @@ class CpuDevice:
     copy_out = copy_in
     copy = copy_in
 
-    def clear(self, address: int, size: int, stream: int) -> None:
+    def clear(self, address: int, size: int) -> None:
         ctypes.memset(address, 0, size)
 
     def synchronize(self, stream: int | None) -> None:

@@ -135,9 +135,16 @@ class CudaDevice:
             doing = f"copying {size:,} bytes on {self.name}"
             result(doing, self.driver.cuMemcpyDtoDAsync(target, source, size, stream))
 
-    def clear(self, address: int, size: int, stream: int) -> None:
-        doing = f"zeroing {size:,} bytes on {self.name}"
-        result(doing, self.driver.cuMemsetD8Async(address, 0, size, stream))
+    def clear(self, address: int, size: int) -> None:
+        driver, doing = self.driver, f"zeroing {size:,} bytes on {self.name}"
+        with relaxed(self._library):
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            own = result(doing, driver.cuStreamCreate(flags))
+            try:
+                result(doing, driver.cuMemsetD8Async(address, 0, size, own))
+                result(doing, driver.cuStreamSynchronize(own))
+            finally:
+                driver.cuStreamDestroy(own)
 
     def synchronize(self, stream: int | None) -> None:
         doing = f"waiting for {self.name}"

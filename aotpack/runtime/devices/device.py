@@ -79,8 +79,8 @@ class Device(Protocol):
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         """Device to device."""
 
-    def clear(self, address: int, size: int, stream: int) -> None:
-        """Zero ``size`` bytes."""
+    def clear(self, address: int, size: int) -> None:
+        """Zero ``size`` bytes; done on return, and no part of a capture in progress."""
 
     def synchronize(self, stream: int | None) -> None:
         """Wait for a stream; for all work of the device when None."""

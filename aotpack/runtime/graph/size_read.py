@@ -80,7 +80,7 @@ class SizeReader:
         device: Device,
         cells: Cells,
         slots: Sequence[int],
-        bind: Callable[[tuple[int, ...], int], Rest],
+        bind: Callable[[tuple[int, ...]], Rest],
         generation: Callable[[], int],
         outputs: LateOutputs,
         check: Callable[[], None] | None = None,
@@ -94,7 +94,7 @@ class SizeReader:
         values = self._read(stream)
         rest = self._kept.pop(values, None)
         if rest is None or rest.generation != self._generation():
-            rest = self._bind(values, stream)
+            rest = self._bind(values)
         self._kept[values] = rest
         if len(self._kept) > PLANS_KEPT:
             self._kept.popitem(last=False)

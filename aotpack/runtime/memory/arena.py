@@ -93,7 +93,7 @@ class Arena(Generic[PlanT]):
         self._rests[depth] = block
         return block.address
 
-    def rest_counters(self, depth: int, size: int, stream: int) -> int:
+    def rest_counters(self, depth: int, size: int) -> int:
         """``counters`` for what waits for the read of sizes number ``depth``."""
         key = "counters", depth
         block = self._rests.get(key)
@@ -101,8 +101,7 @@ class Arena(Generic[PlanT]):
             return block.address if block else 0
         self._replace(key)
         block = Block(self._device, size)
-        self._device.clear(block.address, size, stream)
-        self._device.synchronize(stream)
+        self._device.clear(block.address, size)
         self._rests[key] = block
         return block.address
 
@@ -113,10 +112,10 @@ class Arena(Generic[PlanT]):
             self._device.synchronize(None)
             del self._rests[key]
 
-    def counters(self, size: int, stream: int) -> int:
+    def counters(self, size: int) -> int:
         """The address of at least ``size`` bytes that are zero before and after each launch.
 
-        New ones are zeroed on ``stream``; if that is captured, at each replay.
+        A capture does not zero them at each replay: that would be a node before the first launch.
         """
         if size <= (self._counters.size if self._counters else 0):
             return self._counters.address if self._counters else 0
@@ -125,9 +124,7 @@ class Arena(Generic[PlanT]):
             self._device.synchronize(None)
             self._counters = None
         block = Block(self._device, size)
-        self._device.clear(block.address, size, stream)
-        if self.recording is None:
-            self._device.synchronize(stream)
+        self._device.clear(block.address, size)
         self._counters = block
         return block.address
 

@@ -9,8 +9,6 @@ from ..plan import Plan
 from ..tensors import DerivedWeight
 from .packing import align
 
-_STREAM = 0
-
 
 class Derivation(Protocol):
     """What binding weights asks of the weight program."""
@@ -50,7 +48,7 @@ class DerivedWeights:
         """Allocate their memory; padding between rows is zero from then on."""
         if self._block is None and self._weights:
             block = Block(self._device, self.total)
-            self._device.clear(block.address, self.total, _STREAM)
+            self._device.clear(block.address, self.total)
             self._block = block
 
     def places(self) -> dict[str, tuple[int, int]]:

@@ -197,7 +197,7 @@ class _PlanTimer:
             self.places[buffer.name] = (start + offset, buffer.size)
         for counter in self.plan.counters:
             address = self._alloc(counter.size, memory)
-            self.device.clear(address, counter.size, 0)
+            self.device.clear(address, counter.size)
             self.places[counter.name] = (address, counter.size)
         self.places |= self.model.weight_places()
         for assertion in self.signature.assertions:

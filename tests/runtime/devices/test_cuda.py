@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -7,6 +8,8 @@ import pytest
 from aotpack.runtime import DeviceError, load, loading
 from aotpack.runtime.devices import cuda
 from aotpack.runtime.devices.cuda import CudaDevice
+
+from ..fake_library import FakeLibrary
 
 
 class _Driver(ModuleType):
@@ -124,4 +127,45 @@ def _gpu(capability: tuple[int, int]) -> CudaDevice:
     device = CudaDevice.__new__(CudaDevice)
     device.name = "cuda:0"
     device._major, device._minor = capability
+    return device
+
+
+class _Zeroing:
+    """As much of cuda.bindings.driver as zeroing memory needs; it notes what it is asked."""
+
+    CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails, self.asked = fails, list[tuple[str, int]]()
+
+    def __getattr__(self, name: str) -> Callable[..., tuple[int, int]]:
+        def call(*args: int) -> tuple[int, int]:
+            self.asked.append((name, args[-1]))
+            return (719 if name == self.fails else 0), 42
+
+        return call
+
+
+def test_memory_is_zeroed_beside_a_capture_not_in_it() -> None:
+    driver = _Zeroing()
+    _unopened(driver).clear(4096, 256)
+    assert driver.asked == [
+        ("cuStreamCreate", 1),
+        ("cuMemsetD8Async", 42),
+        ("cuStreamSynchronize", 42),
+        ("cuStreamDestroy", 42),
+    ]
+
+
+def test_zeroing_that_fails_says_so_and_keeps_no_stream() -> None:
+    driver = _Zeroing("cuMemsetD8Async")
+    with pytest.raises(DeviceError, match="zeroing 256 bytes on cuda:0"):
+        _unopened(driver).clear(4096, 256)
+    assert driver.asked[-1] == ("cuStreamDestroy", 42)
+
+
+def _unopened(driver: _Zeroing) -> CudaDevice:
+    """A device with this driver that was never opened."""
+    device = CudaDevice.__new__(CudaDevice)
+    device.driver, device.name, device._library = driver, "cuda:0", FakeLibrary()
     return device

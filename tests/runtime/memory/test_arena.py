@@ -25,11 +25,11 @@ def test_the_plan_unused_for_longest_goes() -> None:
 def test_what_grows_is_zeroed_and_drops_plans() -> None:
     device = FakeDevice()
     arena: Arena[str] = Arena(device)
-    first = arena.counters(256, 0)
+    first = arena.counters(256)
     device.blocks[first][:] = 255
     arena.keep((1,), "plan")
-    assert arena.counters(128, 0) == first and arena.plan((1,)) == "plan"
-    grown = arena.counters(512, 0)
+    assert arena.counters(128) == first and arena.plan((1,)) == "plan"
+    grown = arena.counters(512)
     assert first not in device.blocks and arena.plan((1,)) is None
     assert not device.blocks[grown][:512].any()
     arena.free()
@@ -40,7 +40,7 @@ def test_what_a_dead_call_left_is_freed_after_a_wait() -> None:
     device = FakeDevice()
     arena: Arena[str] = Arena(device)
     arena.reserve(100)
-    arena.counters(64, 0)
+    arena.counters(64)
     arena.staging("x", 16)
     arena.keep((1,), "plan")
     arena.is_dirty = True
