@@ -1,0 +1,132 @@
+"""The examples of language models: their packages generate what transformers generates.
+
+`tools/check_llm.py` compares all over 256 tokens; here is the one with both kinds of cache.
+"""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from aotpack.importable import importable
+from tools import check_llm
+
+generate, sampling = check_llm.example("generate"), check_llm.example("sampling")
+Choice, Slots, stream = generate.Choice, generate.Slots, generate.stream
+
+TOKENS = 24
+WARM = {"temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return check_llm.build("gemma3", tmp_path_factory.mktemp("llm"))
+
+
+@pytest.fixture(scope="module")
+def greedy() -> list[list[int]]:
+    return check_llm.reference("gemma3", check_llm.prompts(), TOKENS)
+
+
+@pytest.fixture(scope="module")
+def package(site: Path) -> Any:
+    with importable(site):
+        return importlib.import_module(site.name)
+
+
+def collected(slots: Any, prompts: list[list[int]], **options: Any) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in prompts]
+    for prompt, token in stream(slots, prompts, TOKENS, **options):
+        found[prompt].append(token)
+    return found
+
+
+def test_tokens_are_those_of_transformers_in_a_process_without_torch(site, greedy):
+    prompts = check_llm.prompts()
+    batches = [prompts, prompts[:1], prompts[2:4]]
+    asked = [{"prompts": batch, "tokens": TOKENS} for batch in batches]
+    assert check_llm.generated(site, asked) == [greedy, greedy[:1], greedy[2:4]]
+
+
+def test_a_stop_token_ends_its_sequence_alone(package, greedy):
+    stop = greedy[0][5]
+    cut = [row[: row.index(stop) + 1] if stop in row else row for row in greedy]
+    with package.load("cpu") as model:
+        assert collected(Slots(model), check_llm.prompts(), stop=[stop]) == cut
+    assert cut != greedy
+
+
+def test_two_callers_have_a_state_each_and_errors_change_none(package, greedy):
+    prompts = check_llm.prompts()
+    with package.load("cpu") as one, package.load("cpu") as other:
+        first, second = Slots(one), Slots(other)
+        left, right = stream(first, prompts[:2], TOKENS), stream(second, prompts[2:4], TOKENS)
+        found: list[list[int]] = [[] for _ in range(4)]
+        for number, (mine, yours) in enumerate(zip(left, right, strict=True)):
+            found[mine[0]].append(mine[1])
+            found[2 + yours[0]].append(yours[1])
+            if number == 9:
+                with pytest.raises(
+                    package.ArgumentError, match="argument 'ids' makes tokens 17 .* 1 to 16"
+                ):
+                    first.prefill(0, [1] * 17)
+                with pytest.raises(package.ArgumentError, match="'choice' lacks 'temperature'"):
+                    one.decode(np.zeros(8, np.int64), np.zeros(8, np.int64), {})
+                with pytest.raises(ValueError, match=re.escape("slot 1 is full: the cache holds")):
+                    second.prefill(1, [1] * 400)
+        assert found == greedy[:4]
+
+
+def test_drawn_tokens_depend_on_the_seed_and_not_on_the_batch(package, greedy):
+    prompts = check_llm.prompts()
+    with package.load("cpu") as model:
+        slots = Slots(model)
+        drawn = collected(slots, prompts, choice=Choice(**WARM))
+        assert collected(slots, prompts[:3], choice=Choice(**WARM)) == drawn[:3]
+        assert collected(slots, prompts, choice=Choice(**WARM | {"seed": 4}))[0] != drawn[0]
+        assert collected(slots, prompts, choice=Choice(**WARM | {"top_k": 1})) == greedy
+        assert collected(slots, prompts, choice=Choice(**WARM | {"top_p": 1e-6})) == greedy
+    assert drawn != greedy
+
+
+def draws(logits: torch.Tensor, choice: Any, count: int) -> torch.Tensor:
+    """How often each token is drawn."""
+    rows = torch.ones(count, dtype=torch.int64)
+    found = sampling.sample(
+        logits.expand(count, -1),
+        torch.arange(count),
+        rows * choice.temperature,
+        rows * choice.top_k,
+        rows * choice.top_p,
+        rows * choice.seed,
+    )
+    return torch.bincount(found, minlength=logits.shape[-1]) / count
+
+
+@pytest.mark.parametrize("top_k", [0, 7])
+@pytest.mark.parametrize("top_p", [1.0, 0.8])
+def test_draws_follow_the_odds_of_transformers(top_k, top_p):
+    torch.manual_seed(0)
+    logits = torch.randn(1, 50) * 2
+    wanted = TemperatureLogitsWarper(1.3)(None, logits)
+    if top_k:
+        wanted = TopKLogitsWarper(top_k)(None, wanted)
+    if top_p < 1:
+        wanted = TopPLogitsWarper(top_p)(None, wanted)
+    odds = wanted.softmax(-1)[0]
+    found = draws(logits, Choice(1.3, top_k, top_p, seed=5), 20000)
+    assert not found[odds == 0].any()
+    assert (found - odds).abs().max() < 0.015
+
+
+def test_a_slot_that_is_freed_holds_nothing_of_the_last_sequence(package, greedy):
+    prompts = check_llm.prompts()
+    with package.load("cpu") as model:
+        slots = Slots(model)
+        collected(slots, prompts[::-1])
+        assert collected(slots, prompts) == greedy
