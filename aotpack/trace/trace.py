@@ -19,6 +19,7 @@ from aotpack.stages import Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.agreement.other_methods import check_other_methods
+from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
@@ -192,7 +193,8 @@ def _export(
     """``export``; what forward changes in Python meanwhile is put back."""
     before = Attributes({"": run})
     try:
-        return export(run, *example, shapes, name=name, strict=strict)
+        with without_caches([root_of(run)]):
+            return export(run, *example, shapes, name=name, strict=strict)
     finally:
         before.restore()
 

@@ -121,6 +121,27 @@ def test_what_another_method_needs_is_refused_by_name(kind: str) -> None:
         traced(**methods)
 
 
+NOTES: dict[str, Tensor] = {}
+
+
+def notes(m: Any, x: Tensor) -> Tensor:
+    NOTES["x"] = x * 2
+    return x + 1
+
+
+def reads_notes(m: Any, x: Tensor) -> Tensor:
+    return x + NOTES.get("x", 0)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_values_in_globals_are_refused(order: int) -> None:
+    methods = dict([("note", notes), ("read", reads_notes)][::order])
+    words = "read needs what note leaves .*note changes the global variable NOTES, a dict"
+    with pytest.raises(TraceError, match=f"(?s){words}"):
+        traced(**methods)
+    assert not NOTES
+
+
 def test_modules_that_share_a_plain_object_are_refused() -> None:
     shared = SimpleNamespace(mem=torch.zeros(2))
 

@@ -4,6 +4,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -333,3 +334,103 @@ def test_weights_that_hooks_compute_are_accepted() -> None:
         warnings.simplefilter("ignore", FutureWarning)
         layer = nn.utils.weight_norm(nn.Linear(2, 2))
     trace(Whole(layer), (ONES,), name="m", version="1")
+
+
+TABLES: dict[Any, Tensor] = {}
+COUNT = 0
+
+
+@lru_cache
+def cached_table(size: int) -> Tensor:
+    return torch.arange(size) * 0.5
+
+
+@lru_cache
+def first_of(m: Any) -> Tensor:
+    return m.last * 1
+
+
+def listed(rows: list[Tensor]) -> Callable[..., Any]:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        if not rows:
+            rows.append(torch.arange(x.shape[0]) * 0.5)
+        return x + rows[0]
+
+    return forward
+
+
+def fills_a_global_table(m: Any, x: Tensor) -> Tensor:
+    if x.shape[0] not in TABLES:
+        TABLES[x.shape[0]] = torch.arange(x.shape[0]) * 0.5
+    return x + TABLES[x.shape[0]]
+
+
+def fills_a_default(m: Any, x: Tensor, table: list[Tensor] = []) -> Tensor:  # noqa: B006
+    if not table:
+        table.append(torch.arange(x.shape[0]) * 0.5)
+    return x + table[0]
+
+
+def takes_a_cached_table(m: Any, x: Tensor) -> Tensor:
+    return x + cached_table(x.shape[0])
+
+
+@pytest.mark.parametrize(
+    "forward", [takes_a_cached_table, listed([]), fills_a_global_table, fills_a_default]
+)
+def test_tables_outside_of_the_model_are_accepted_and_as_before(
+    forward: Callable[..., Any],
+) -> None:
+    for _ in range(2):
+        made = traced(forward)
+        assert not TABLES and torch.equal(Part(forward)(ONES), torch.tensor([1.0, 1.5]))
+        TABLES.clear()
+    assert [node.op for node in made.graph.nodes][-1] == "aten.add.Tensor"
+
+
+def test_cached_tables_follow_dynamic_sizes() -> None:
+    shapes = {"x": {0: torch.export.Dim("n", max=8)}}
+    made = trace(Part(takes_a_cached_table), (ONES,), name="m", version="1", dynamic_shapes=shapes)
+    assert "aten.arange.default" in {node.op for node in made.graph.nodes}
+
+
+def keeps_a_global_for_each_size(m: Any, x: Tensor) -> Tensor:
+    return x + TABLES.setdefault(x.shape[0], torch.ones(x.shape[0]))
+
+
+def test_dynamic_sizes_are_no_keys() -> None:
+    shapes = {"x": {0: torch.export.Dim("n", max=8)}}
+    words = "unhashable type.*a dynamic size is no key of a dict.*functools.lru_cache"
+    with pytest.raises(TraceError, match=f"(?s){words}"):
+        trace(Part(keeps_a_global_for_each_size), (ONES,), name="m", version="1",
+              dynamic_shapes=shapes)  # fmt: skip
+
+
+def counts_globally(m: Any, x: Tensor) -> Tensor:
+    global COUNT
+    COUNT += 1
+    return x + COUNT
+
+
+def keeps_the_first_globally(m: Any, x: Tensor) -> Tensor:
+    return x + TABLES.setdefault("first", x * 2)
+
+
+def caches_what_is_written(m: Any, x: Tensor) -> Tensor:
+    m.last = x * 2
+    return x + first_of(m)
+
+
+OUTSIDE = {
+    "number": (counts_globally, r"changes the global variable COUNT from 0 to 1; keep a buffer"),
+    "first": (keeps_the_first_globally, r"changes the global variable TABLES, a dict \(0 items"),
+    "cache": (caches_what_is_written, r".*fills the cache of first_of"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTSIDE)
+def test_state_outside_of_the_model_is_refused_and_put_back(kind: str) -> None:
+    forward, words = OUTSIDE[kind]
+    with pytest.raises(TraceError, match=HEAD + words):
+        traced(forward, torch.tensor([1.0, 3.0]))
+    assert COUNT == 0 and not TABLES

@@ -14,13 +14,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from aotpack.trace.agreement.surroundings import CACHES, Name, surroundings
 from aotpack.trace.agreement.values import difference
-from aotpack.trace.methods import BoundMethod
+from aotpack.trace.methods import BoundMethod, root_of
 
 _DEEPEST = 6  # attributes and items between a module and what is compared
 _LONGEST = 4096  # items of one container that are looked into
 _MOST = 300_000  # values in all
 _PARTS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+_OF_PARTS = frozenset({*_PARTS.values(), "attribute"})
 _OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.device, torch.dtype)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
@@ -60,7 +62,8 @@ class _Holder:
         if isinstance(self.value, BoundMethod) and key == "target":
             return self.path, self.local
         step = f"[{key!r}]" if self._is_container() else f".{key}"
-        return (self.path + step).strip("."), (self.local + step).strip(".")
+        local = (self.local + step).strip(".") if self.kind in _OF_PARTS else ""
+        return (self.path + step).strip("."), local
 
     def changes(self) -> Iterator[Change]:
         """What differs now."""
@@ -68,7 +71,7 @@ class _Holder:
         if self._is_container() and _has_other_items(held, now):
             is_deque = isinstance(self.value, deque)
             pair = (deque(held), deque(now)) if is_deque else (held, now)
-            yield Change(self.path, self.local, "attribute", *pair)
+            yield Change(self.path, self.local, self.kind, *pair)
         elif isinstance(now, dict):
             for key in dict.fromkeys((*held, *now)):
                 if not (isinstance(self.value, nn.Module) and key in _OF_MODULES):
@@ -79,7 +82,7 @@ class _Holder:
 
     def _is_container(self) -> bool:
         """False for attributes, and for the parameters, buffers and submodules of a module."""
-        return self.kind == "attribute" and isinstance(self.value, _CONTAINERS)
+        return self.kind not in _PARTS.values() and isinstance(self.value, _CONTAINERS)
 
     def _change(self, key: Any, before: Any, after: Any) -> Iterator[Change]:
         if not _is_same(before, after):
@@ -123,19 +126,47 @@ class _Memory:
         return Change(self.path, self.local, kind, self.alias, self.tensor)
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A name outside of modules, and what stood there; of a cache, how often it was filled."""
+
+    name: Name
+    value: Any
+    filled: int
+
+    def changes(self) -> Iterator[Change]:
+        now = self.name.get(ABSENT)
+        if not _is_same(self.value, now):
+            yield Change(self.name.path, "", self.name.kind, self.value, now)
+        if _filled(self.value) != self.filled:
+            yield Change(self.name.path, "", "cache", self.value, self.value)
+
+    def restore(self) -> None:
+        if not _is_same(self.value, self.name.get(ABSENT)):
+            self.name.put(self.value, ABSENT)
+        if _filled(self.value) != self.filled:
+            self.value.cache_clear()
+
+
 class Attributes:
     """What modules hold at one moment; paths begin with their names."""
 
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        self._names: list[_Named] = []
         self._holders: list[_Holder] = []
         self._memories: list[_Memory] = []
         self._seen: set[int] = set()
         for path, module in modules.items():
             self._visit(module, path, "", 0, "attribute")
+        for name in surroundings([root_of(one) for one in modules.values()]):
+            value = name.get(ABSENT)
+            self._names.append(_Named(name, value, _filled(value)))
+            self._visit(value, name.path, "", 0, name.kind)
 
     def changes(self) -> list[Change]:
         """What it holds now and did not hold then."""
         found = [change for holder in self._holders for change in holder.changes()]
+        found += [one for name in self._names for one in name.changes()]
         found += [one.change("memory") for one in self._memories if not one.is_kept()]
         return found
 
@@ -151,6 +182,8 @@ class Attributes:
         for holder in self._holders:
             if any(True for _ in holder.changes()):
                 holder.restore()
+        for name in self._names:
+            name.restore()
 
     def storages(self) -> set[int]:
         """The memories of its tensors, as ``storage_of`` tells them."""
@@ -170,9 +203,10 @@ class Attributes:
         self._seen.add(id(value))
         holder = _Holder(value, path, local, kind, held)
         self._holders.append(holder)
+        inner = "attribute" if kind in _PARTS.values() else kind
         for key, part in list(_items(held))[:_LONGEST]:
             if not isinstance(value, nn.Module) or key not in _OF_MODULES:
-                self._visit(part, *holder.step(key), depth + 1, "attribute")
+                self._visit(part, *holder.step(key), depth + 1, inner)
             elif key in _PARTS:
                 self._visit(part, path, local, depth, _PARTS[key])
 
@@ -232,6 +266,11 @@ def storage_of(tensor: torch.Tensor) -> int:
     """A number for the memory of a tensor that lives; -1 for one without."""
     is_plain = tensor.layout is torch.strided
     return tensor.untyped_storage()._cdata if is_plain else -1
+
+
+def _filled(value: Any) -> int:
+    """How often a cache of functools was filled; 0 for anything else."""
+    return value.cache_info().misses if isinstance(value, CACHES) else 0
 
 
 def _items(held: Any) -> Iterator[tuple[Any, Any]]:

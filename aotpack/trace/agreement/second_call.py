@@ -82,8 +82,10 @@ class _SecondCall:
         if not how and any(one.path in left.read for one in lasting):
             lasting = [one for one in lasting if one.path in left.read]
             how = "the second call reads what the first one left there, and replaces it"
+        elif how:
+            lasting += [one for one in left.changes if one.path not in left.again]
         if how:
-            raise _refusal(self.call.signature, how, lasting or left.changes)
+            raise _refusal(self.call.signature, how, lasting)
 
     def _left(self, second: Call) -> "_Left":
         left = _Left()

@@ -15,6 +15,10 @@ def row(change: Change, who: str = "forward") -> str:
     path, local, before, after = change.path, change.local, change.before, change.after
     what, copy = f"the {change.kind} {path}", f"write self.{local}.copy_(...)"
     buffer = "keep a buffer of fixed size"
+    if change.kind == "cache":
+        return f"{who} fills the cache of {path} (functools), and a later call takes what is in it"
+    if not local:
+        buffer, copy = "keep a buffer b of the module", "write self.b.copy_(...)"
     match after:
         case torch.Tensor() if change.kind == "memory":
             return f"{who} gives {path} other memory (.data, set_, resize_); {copy}"

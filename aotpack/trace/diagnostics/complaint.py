@@ -43,6 +43,11 @@ _ADVICE = (
     ),
     (r"\bDynamicCache\b|transformers\.cache_utils\.", CACHE_ADVICE),
     (
+        r"unhashable type: .*SymInt",
+        "a dynamic size is no key of a dict or a set: compute in each call what is kept there for "
+        "a size, or keep it by functools.lru_cache, which a build looks through",
+    ),
+    (
         r"which is not a known type",
         "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
         "registered dataclasses; leave out what else it returns (a cache of transformers by "
