@@ -26,6 +26,7 @@ KINDS = ("sum", "prod", "max", "min", "any", "all")  # whose states are single e
 WARPS = 4
 OF_A_LANE = (7, 4, 2)  # windows that slide along a line of an image
 OF_A_GROUP = (4, 2)  # sums of one window
+MOST_TERMS = 7 * 49  # of the windows of a lane: lines of a kernel
 VECTOR = 4  # neighbouring elements of each: more take registers that other warps need
 
 
@@ -67,18 +68,21 @@ def _with_neighbours(
     image: Access,
     gpu: Gpu,
 ) -> ReductionTile:
-    """The tile with several windows for each lane, if neighbours along a digit share elements."""
+    """The tile with several windows for each lane, if neighbours along a digit share elements.
+
+    Channels of a group have one window. Where they are neighbours in memory, lanes have them, and
+    windows slide along a line.
+    """
     x, r = kernel.axes
-    digits = digits_of(kernel, x)
-    if any(digit.size.constant is None for digit in digits):
-        return tile
-    for digit in digits:
-        if not step_along(image.offset(strides), digit):  # channels of a group have one window
-            return _with_windows(tile, digit, OF_A_GROUP, x, gpu)
-    slides = (_slides(access.offset(strides), digits[-2], r, tile.r) for access in along)
-    if len(digits) > 1 and any(slides):
-        return _with_windows(tile, digits[-2], OF_A_LANE, x, gpu)
-    return tile
+    digits = [one for one in reversed(digits_of(kernel, x)) if one.size.constant is not None]
+    shared = [one for one in digits if not step_along(image.offset(strides), one)]
+    apart = [one for one in shared if one.below.constant != 1]
+    if apart:
+        return _with_windows(tile, apart[0], OF_A_GROUP, x, gpu)
+    for digit in digits[1:]:
+        if any(_slides(access.offset(strides), digit, r, tile.r) for access in along):
+            return _with_windows(tile, digit, OF_A_LANE, x, gpu)
+    return _with_windows(tile, shared[0], OF_A_GROUP, x, gpu) if shared else tile
 
 
 def _with_windows(
@@ -88,7 +92,7 @@ def _with_windows(
     for windows in counts:
         lanes = x.extent // windows
         fills = typical(lanes) >= 2 * gpu.multiprocessors * WARP * WARPS
-        if known_multiple(line.size, windows) and fills:
+        if known_multiple(line.size, windows) and fills and windows * tile.r <= MOST_TERMS:
             block = min(tile.x, WARP * WARPS * VECTOR)
             while block > WARP * WARPS and typical(lanes) < 2 * gpu.multiprocessors * block:
                 block //= 2

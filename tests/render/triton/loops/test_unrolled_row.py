@@ -16,7 +16,7 @@ H100 = parse_targets("sm_90")
 
 def depthwise(
     channels: int, kernel: int, dtype: torch.dtype, share: int = 1, **options: int
-) -> nn.Sequential:
+) -> nn.Module:
     """A convolution of groups of ``share`` channels between two others."""
     first, last = (nn.Conv2d(channels, channels, 1) for _ in range(2))
     conv = nn.Conv2d(channels, channels, kernel, groups=channels // share, **options)
@@ -88,11 +88,26 @@ def test_a_lane_loads_what_its_windows_share_once(case: str, loads: int) -> None
 
 
 def test_channels_of_a_group_share_their_window() -> None:
-    between = depthwise(16, 3, torch.bfloat16, padding=1, share=4)
-    for model, image in ((between, "conv2d"), (between[1], "input")):
-        text = window_of(model, 2, 16, 68, 68)
-        assert text.count("tl.load(conv2d_weight_ptr + ") == 4 * 36
-        assert text.count(f"tl.load({image}_ptr + ") == 36
+    conv = nn.Conv2d(16, 16, 3, padding=1, groups=4).bfloat16()
+    text = window_of(conv, 2, 16, 68, 68)
+    assert text.count("tl.load(conv2d_weight_ptr + ") == 4 * 36
+    assert text.count("tl.load(input_ptr + ") == 36
+
+
+def test_windows_slide_along_lines_whatever_the_number_of_images() -> None:
+    model, shape = LARGE["slides"]
+    x = torch.zeros(shape, dtype=torch.bfloat16)
+    images = {"input": {0: torch.export.Dim("images", min=2, max=64)}}
+    kernels = rendered(model, x, targets=H100, dynamic_shapes=images).kernels
+    texts = [one.text for one in kernels if "combine_sum(" in one.text]
+    assert texts and all(text.count("tl.load(conv2d_ptr + ") == 18 for text in texts)
+
+
+def test_channels_of_a_group_that_are_neighbours_have_lanes() -> None:
+    model = depthwise(64, 3, torch.bfloat16, padding=1, share=4)
+    text = window_of(model, 2, 64, 68, 68)
+    assert text.count("tl.load(conv2d_weight_ptr + ") == 36
+    assert text.count("tl.load(conv2d_ptr + ") == 6 * 3 * 4
 
 
 @pytest.mark.parametrize("case", LARGE)
