@@ -85,12 +85,29 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
-class DepthwiseContext:
-    """Sums over the ``taps`` of a window, for all positions of a line and a vector of channels.
+class Columns:
+    """Columns of a window's rows: ``taps`` of each row, for a ``tile`` of positions.
 
-    A line is a point of the ``outer`` digits. Its positions between the two numbers ``inside`` are
-    in the image wherever ``conditions`` hold, others where ``guard`` does. Lines of ``sums`` and
-    ``stores`` go before all loops, into a line, and into each of two inner loops.
+    They lie ``pitch`` apart in the image, ``weight_pitch`` in the weight. Positions are ``stride``
+    columns apart, taps ``dilation``.
+    """
+
+    taps: int
+    stride: int
+    dilation: int
+    pitch: int
+    weight_pitch: int
+    tile: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseContext:
+    """Sums over windows, for a tile of positions of a line and a vector of channels.
+
+    A line is a point of the ``outer`` digits. A window has ``rows``, the points of these digits,
+    with the same ``columns``. Of a row the columns between the two numbers ``inside`` are in the
+    image wherever ``conditions`` hold. Lines of ``sums`` go before all loops, into a line and into
+    a row; those of ``stores`` before all loops, into a line, and into each of two inner loops.
     """
 
     name: str
@@ -98,18 +115,17 @@ class DepthwiseContext:
     lines: str
     outer: tuple[str, ...]
     outer_lines: tuple[str, ...]
-    taps: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, str], ...]
+    columns: Columns
     position: str
     positions: str
     inside: tuple[str, str]
     lanes: str
     channels: str
     sums: tuple[tuple[str, ...], ...]
-    guard: str
     conditions: str
     image: str
     image_type: str
-    step: int
     weight: str
     weight_type: str
     stores: tuple[tuple[str, ...], ...]

@@ -42,7 +42,7 @@ AOT_INLINE void linear_relu_tile(
         for (int64_t s = first; s < end; ++s) {
             const float *restrict sums = tile + (s - first) * AOT_TILE_COLUMNS;
 
-            #pragma GCC ivdep
+            #pragma omp simd
             for (int64_t at = 0; at < v_end - v_first; ++at) {
                 const int64_t v = v_first + at;
                 const float sum = sums[at];

@@ -2,11 +2,13 @@
 
     for p, c: y[p, c] = sum over r of x[p + r, c] * w[r, c]
 
-A few positions are summed together in registers, in float32 as in eager, so that each weight is
-read once for all of them. Positions whose window leaves the input are summed one by one.
+The windows of a tile of positions are summed together in registers, in float32 as in eager. Of each
+of their rows, a column of the image is read once for all windows that it belongs to; columns
+outside the image are left out.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
@@ -16,12 +18,13 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, product
 from aotpack.ir.values import Apply, Guarded, Load, Value
-from aotpack.render.c.contexts import DepthwiseContext
+from aotpack.render.c.contexts import Columns, DepthwiseContext
 from aotpack.render.c.dialect import C
 from aotpack.render.c.loops.loops import decode
 from aotpack.render.c.loops.nest import LoopNest, nest
 from aotpack.render.c.products.levels import LevelRegions, extent_text, setup_lines
 from aotpack.render.c.products.slots import IN_PLACE, store_members
+from aotpack.render.c.products.split import indices
 from aotpack.render.c.regions import c_lines
 from aotpack.render.c.window import Limit, window
 from aotpack.render.emit.emitter import Emitter
@@ -31,6 +34,8 @@ from aotpack.render.emit.regions import Region
 
 LANES = 16  # of a vector
 MOST_TERMS = 128  # short sums are accurate sums
+MOST_POSITIONS = 8  # whose sums are in registers together
+MOST_COLUMNS = 40  # that a row of a tile reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,6 @@ class WindowSum:
     nested: LoopNest
     image: Load
     weight: Load
-    guard: Value | None
     position: Axis | None
     limits: tuple[Limit, ...]
     conditions: tuple[Value, ...]
@@ -82,7 +86,7 @@ def window_sum(schedule: Schedule, kernel: Kernel) -> WindowSum | None:
             return None
         position = _position(nested, *offsets)
         if position is not None or len(nested.x) == 1:
-            return _guarded(WindowSum(nested, image, weight, None, position, (), ()), value)
+            return _guarded(WindowSum(nested, image, weight, position, (), ()), value)
     return None
 
 
@@ -119,7 +123,52 @@ def _guarded(found: WindowSum, value: Value) -> WindowSum | None:
         return None
     if any(slope(one.start, tap) is None for one in along.limits for tap in found.nested.r):
         return None
-    return replace(found, guard=value.condition, limits=along.limits, conditions=along.conditions)
+    return replace(found, limits=along.limits, conditions=along.conditions)
+
+
+def _columns(found: WindowSum, builder: KernelBuilder) -> tuple[Columns, Axis | None]:
+    """Columns that neighbouring positions share, and the innermost tap that has such.
+
+    Without one, every row has a column for each position.
+    """
+    tile = _tile(found.position)
+    step = 0 if found.position is None else _step(builder.offset(found.image), found.position)
+    for tap in reversed(found.nested.r):
+        count, across = tap.extent.constant, slope(builder.offset(found.image), tap) or 0
+        weight_pitch = slope(builder.offset(found.weight), tap)
+        if count is None or across <= 0 or step == 0 or weight_pitch is None:
+            continue
+        pitch = math.gcd(step, across)
+        columns = Columns(count, step // pitch, across // pitch, pitch, weight_pitch, tile)
+        last = columns.stride * (tile - 1) + columns.dilation * (count - 1)
+        if last < MOST_COLUMNS and _limits_columns(found, columns, tap):
+            return columns, tap
+    return Columns(1, 1, 1, step, 0, tile), None
+
+
+def _tile(position: Axis | None) -> int:
+    """Positions of a tile: of lines of known length the fewest and nearly equal tiles."""
+    if position is None:
+        return 1
+    count = position.extent.constant or MOST_POSITIONS
+    return -(-count // -(-count // MOST_POSITIONS))
+
+
+def _limits_columns(found: WindowSum, columns: Columns, tap: Axis) -> bool:
+    """True if limits hold or not for a whole column, and conditions for a whole row."""
+    if any(tap in part.leaves() for part in indices(found.conditions)):
+        return False
+    return all(
+        limit.step % columns.stride == 0
+        and _step(limit.start, tap) == limit.step // columns.stride * columns.dilation
+        for limit in found.limits
+    )
+
+
+def _step(index: Int, axis: Axis) -> int:
+    step = slope(index, axis)
+    assert step is not None
+    return step
 
 
 def depthwise_source(
@@ -128,45 +177,71 @@ def depthwise_source(
     """The context of the template, and the kernel's builder."""
     nested, position = found.nested, found.position
     builder = _builder(schedule, nested)
-    names = {axis: axis.name for axis in nested.axes}
-    frame, inner = Frame(names, {}, ()), (() if position is None else (position,))
-    sums = LevelRegions(builder, frame, (found.outer, nested.r, (*inner, found.lanes)))
-    emitter = sums.emitter
-    image, weight = (_first_element(load, emitter, builder) for load in (found.image, found.weight))
-    conditions = " & ".join(map(emitter.value, found.conditions))
-    guard = "" if found.guard is None else emitter.value(found.guard)
-    builder.define(nested.kernel.members[0], ["sum"])
-    stores = LevelRegions(builder, frame, (found.outer, inner, (found.lanes,)))
-    store_members(builder, stores.emitter)
+    columns, tap = _columns(found, builder)
+    taps = tuple(axis for axis in nested.r if axis is not tap)
+    frame = Frame({axis: axis.name for axis in nested.axes}, {}, ())
+    inner = () if position is None else (position,)
+    sums = LevelRegions(builder, frame, (found.outer, taps))
+    first = {axis: Int.of(0) for axis in (*inner, tap, found.lanes) if axis is not None}
+    places = [_element(load, first, sums.emitter, builder) for load in (found.image, found.weight)]
+    conditions = " & ".join(map(sums.emitter.value, found.conditions))
+    inside = _inside(found, columns, first, sums.emitter)
+    stores = _stores(builder, frame, (found.outer, inner, (found.lanes,)))
     context = DepthwiseContext(
         name=kernel.name,
         comments=builder.comments,
         lines=extent_text(builder, points(found.outer)),
         outer=tuple(axis.name for axis in found.outer),
         outer_lines=_digits(found.outer, builder),
-        taps=tuple((axis.name, extent_text(builder, axis.extent)) for axis in nested.r),
+        rows=tuple((axis.name, extent_text(builder, axis.extent)) for axis in taps),
+        columns=columns,
         position="position" if position is None else position.name,
         positions="1" if position is None else extent_text(builder, position.extent),
-        inside=_inside(found, builder),
+        inside=inside,
         lanes=found.lanes.name,
         channels=extent_text(builder, found.lanes.extent),
-        sums=tuple(sums.lines(level) for level in range(4)),
-        guard=guard,
+        sums=tuple(sums.lines(level) for level in range(3)),
         conditions=conditions,
-        image=image,
+        image=places[0],
         image_type=str(builder.arguments.dtype(found.image.buffer)),
-        step=0 if position is None else slope(builder.offset(found.image), position) or 0,
-        weight=weight,
+        weight=places[1],
         weight_type=str(builder.arguments.dtype(found.weight.buffer)),
-        stores=tuple(stores.lines(level) for level in range(4)),
+        stores=stores,
         parameters=setup_lines(builder, kernel.stored),
     )
     return context, builder
 
 
-def _first_element(load: Load, emitter: Emitter, builder: KernelBuilder) -> str:
-    pointer = builder.arguments.pointer(load.buffer)
-    return C.address(pointer, emitter.index(builder.offset(load)))
+def _stores(
+    builder: KernelBuilder, frame: Frame, levels: tuple[tuple[Axis, ...], ...]
+) -> tuple[tuple[str, ...], ...]:
+    builder.define(builder.kernel.members[0], ["sum"])
+    stores = LevelRegions(builder, frame, levels)
+    store_members(builder, stores.emitter)
+    return tuple(stores.lines(level) for level in range(4))
+
+
+def _element(
+    load: Load, place: Mapping[Axis, Int], emitter: Emitter, builder: KernelBuilder
+) -> str:
+    offset = builder.offset(load).substitute(place)
+    return C.address(builder.arguments.pointer(load.buffer), emitter.index(offset))
+
+
+def _inside(
+    found: WindowSum, columns: Columns, first: Mapping[Axis, Int], emitter: Emitter
+) -> tuple[str, str]:
+    """The first column of a row that is in the image, and the first one after these."""
+    low, high = "0", "columns"
+    for limit in found.limits:
+        text = emitter.index(limit.bound - limit.start.substitute(first))
+        unit = limit.step // columns.stride
+        edge = text if unit == 1 else f"aot_ceil_div({text}, {unit})"
+        if limit.is_upper:
+            high = f"aot_min({high}, {edge})"
+        else:
+            low = f"aot_max({low}, {edge})"
+    return low, high
 
 
 def _digits(axes: tuple[Axis, ...], builder: KernelBuilder) -> tuple[str, ...]:
@@ -179,27 +254,3 @@ def _digits(axes: tuple[Axis, ...], builder: KernelBuilder) -> tuple[str, ...]:
 def _builder(schedule: Schedule, nested: LoopNest) -> KernelBuilder:
     names = {axis: axis.name for axis in nested.axes}
     return KernelBuilder(schedule, nested.kernel, Frame(names, {}, ()), Region(frozenset()), C)
-
-
-def _inside(found: WindowSum, builder: KernelBuilder) -> tuple[str, str]:
-    """The first position whose whole window is inside, and the first one after these."""
-    low = "0"
-    high = "1" if found.position is None else extent_text(builder, found.position.extent)
-    for limit in found.limits:
-        reach = limit.bound - limit.start.substitute(dict(_farthest(limit, found.nested.r)))
-        text = extent_text(builder, reach)
-        edge = text if limit.step == 1 else f"aot_ceil_div({text}, {limit.step})"
-        if limit.is_upper:
-            high = f"aot_min({high}, {edge})"
-        else:
-            low = f"aot_max({low}, {edge})"
-    return low, high
-
-
-def _farthest(limit: Limit, taps: tuple[Axis, ...]) -> Iterator[tuple[Axis, Int]]:
-    """The tap at which a limit is strictest."""
-    for tap in taps:
-        step = slope(limit.start, tap)
-        assert step is not None
-        is_last = (step > 0) is limit.is_upper
-        yield tap, tap.extent - 1 if is_last else Int.of(0)

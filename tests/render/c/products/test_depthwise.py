@@ -1,5 +1,7 @@
 """Depthwise convolutions in C: channels in lanes, windows inside and at the edges."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -28,8 +30,8 @@ def depthwise(channels: int, kernel: int, **options: int) -> nn.Conv2d:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_channels_lie_in_lanes(dtype: torch.dtype) -> None:
     text = between(depthwise(24, 3, padding=1, stride=2, dilation=2), 24, dtype)
-    loads = [line for line in text.splitlines() if "aot_lanes_of_" in line]
-    assert loads and all(str(dtype).removeprefix("torch.") in line for line in loads)
+    loads = re.findall(r"lanes(?:16)?_of_(\w+)\(", text)
+    assert set(loads) == {str(dtype).removeprefix("torch.")}
 
 
 @pytest.mark.parametrize(
@@ -51,15 +53,38 @@ def test_an_image_in_its_own_order_has_no_lanes_of_channels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "low", "high"),
-    [({"padding": 1}, 1, 19), ({"padding": 2, "stride": 2}, 1, 10), ({}, 0, 18)],
-    ids=["padded", "strided", "inside"],
+    ("options", "columns", "low", "high"),
+    [
+        ({"padding": 1}, 22, 1, 21),
+        ({"padding": 2, "stride": 2}, 23, 2, 22),
+        ({"padding": 2, "dilation": 2}, 24, 2, 22),
+        ({}, 20, 0, 20),
+    ],
+    ids=["padded", "strided", "dilated", "inside"],
 )
-def test_windows_inside_the_image_are_summed_together(
-    options: dict[str, int], low: int, high: int
+def test_columns_outside_the_image_are_left_out(
+    options: dict[str, int], columns: int, low: int, high: int
 ) -> None:
     text = functions_of(between(depthwise(16, 3, **options), 16), "run")
     (line,) = (line.strip(" ;") for line in text.splitlines() if "const int64_t low = " in line)
     texts = line.removeprefix("const int64_t low = ").split(", high = ")
-    known = {"aot_max": max, "aot_min": min, "aot_ceil_div": lambda a, b: -(-a // b)}
+    known = {
+        "aot_max": max,
+        "aot_min": min,
+        "aot_ceil_div": lambda a, b: -(-a // b),
+        "columns": columns,
+    }
     assert [eval(text, known) for text in texts] == [low, high]
+
+
+def test_a_column_is_read_once_for_all_windows_of_a_tile() -> None:
+    text = between(depthwise(16, 3, padding=1), 16)
+    wide = text.split("_sums_wide(")[1].split("\n}\n")[0]
+    assert wide.count(" column = ") == 7 + 2  # 20 positions are three tiles, of 7 at most
+    assert wide.count("+= column * weight") == 7 * 3
+
+
+def test_taps_at_other_steps_than_positions_are_rows_of_their_own() -> None:
+    text = between(depthwise(16, 11, dilation=5, padding=25), 16)
+    wide = text.split("_sums_wide(")[1].split("\n}\n")[0]
+    assert wide.count(" column = ") == wide.count("+= column * weight") == 7
