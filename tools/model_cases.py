@@ -12,10 +12,11 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from torch.nn import functional as F
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 from tools.cnn_models import CNNS, IMAGE, UNetBlock, as_trained, unet_inputs
+from tools.attention_models import SpatialTransformer
+from tools.decoder_models import LLAMA_1B, LLAMA_8B_LAYERS, QWEN3, Decoder, DecoderSizes
 
 Case = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
@@ -54,6 +55,24 @@ def gpt2(batch: int, sequence: int) -> Case:
 def vit(batch: int) -> Case:
     """ViT-B/16."""
     model = transformers.ViTModel(_with_sdpa(transformers.ViTConfig()), add_pooling_layer=False)
+    return Part(model), (torch.randn(batch, *IMAGE),)
+
+
+def swin(batch: int) -> Case:
+    """Swin-T."""
+    return Part(transformers.SwinModel(transformers.SwinConfig())), (torch.randn(batch, *IMAGE),)
+
+
+def clip_image(batch: int) -> Case:
+    """The size of the images' encoder of CLIP-L/14."""
+    config = transformers.CLIPVisionConfig(
+        hidden_size=1024,
+        intermediate_size=4096,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        patch_size=14,
+    )
+    model = transformers.CLIPVisionModel(_with_sdpa(config))
     return Part(model), (torch.randn(batch, *IMAGE),)
 
 
@@ -121,91 +140,11 @@ def llama(batch: int, sequence: int) -> Case:
     return part, (_tokens(batch, sequence),)
 
 
-# --- one token at a time, with a static cache
+# --- one token for each sequence, with a static cache
 
 
-class RootMeanSquareNorm(nn.Module):
-    """In float32, as decoders have it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)
-        return (wide * scale).to(x.dtype) * self.weight
-
-
-class DecoderLayer(nn.Module):
-    """Attention of one token to a cache of its predecessors, and a gated linear unit."""
-
-    def __init__(self, batch: int, width: int, heads: int, shared: int, wide: int, most: int):
-        super().__init__()
-        self.head = width // heads
-        self.norm, self.second_norm = RootMeanSquareNorm(width), RootMeanSquareNorm(width)
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, shared * self.head, bias=False)
-        self.value = nn.Linear(width, shared * self.head, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.gate = nn.Linear(width, wide, bias=False)
-        self.up = nn.Linear(width, wide, bias=False)
-        self.down = nn.Linear(wide, width, bias=False)
-        self.register_buffer("keys", torch.zeros(batch, shared, most, self.head))
-        self.register_buffer("values", torch.zeros(batch, shared, most, self.head))
-
-    def forward(
-        self, x: torch.Tensor, at: torch.Tensor, turn: tuple[torch.Tensor, ...], mask: torch.Tensor
-    ) -> torch.Tensor:
-        normed = self.norm(x)
-        query, key, value = (
-            linear(normed).unflatten(-1, (-1, self.head)).transpose(1, 2)
-            for linear in (self.query, self.key, self.value)
-        )
-        self.keys.index_copy_(2, at, _turned(key, turn))  # type: ignore[operator]
-        self.values.index_copy_(2, at, value)  # type: ignore[operator]
-        mixed = F.scaled_dot_product_attention(
-            _turned(query, turn), self.keys, self.values, attn_mask=mask, enable_gqa=True
-        )
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        normed = self.second_norm(x)
-        return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
-
-
-def _turned(x: torch.Tensor, turn: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Rotary positions."""
-    cosine, sine = turn
-    low, high = x.chunk(2, -1)
-    return x * cosine + torch.cat((-high, low), -1) * sine
-
-
-class Decoder(nn.Module):
-    """The size of Llama-3.2-1B; the cache is part of the module."""
-
-    def __init__(self, batch: int, most: int = 2048) -> None:
-        super().__init__()
-        width, self.most = 2048, most
-        self.embedding = nn.Embedding(128256, width)
-        self.layers = nn.ModuleList(
-            DecoderLayer(batch, width, 32, 8, 8192, most) for _ in range(16)
-        )
-        self.norm = RootMeanSquareNorm(width)
-        rates = 500000.0 ** (-torch.arange(0, 64, 2) / 64)
-        self.register_buffer("rates", rates)
-
-    def forward(self, token: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(token)
-        angles = at.float()[:, None] * self.rates.float()  # type: ignore[operator]
-        angles = torch.cat((angles, angles), -1)
-        turn = (angles.cos().to(x.dtype), angles.sin().to(x.dtype))
-        mask = (torch.arange(self.most, device=at.device) <= at[:, None])[None, None]
-        for layer in self.layers:
-            x = layer(x, at, turn, mask)
-        return F.linear(self.norm(x[:, -1]), self.embedding.weight)
-
-
-def decode(batch: int) -> Case:
-    return Decoder(batch), (_tokens(batch, 1), torch.tensor([1000]))
+def decode(sizes: DecoderSizes, batch: int) -> Case:
+    return Decoder(sizes, batch), (_tokens(batch, 1), torch.tensor([1000]))
 
 
 # --- recommendations, images
@@ -244,6 +183,12 @@ def cnn(name: str, batch: int) -> Case:
     return as_trained(CNNS[name]()), (torch.randn(batch, *IMAGE),)
 
 
+def sdxl_attention(batch: int) -> Case:
+    """As in SDXL's UNet at 32x32: two transformer blocks, 77 tokens of text."""
+    args = (torch.randn(batch, 1280, 32, 32), torch.randn(batch, 77, 2048))
+    return SpatialTransformer(1280, 2048, 2), args
+
+
 def unet(batch: int) -> Case:
     return UNetBlock(), unet_inputs(batch)
 
@@ -274,7 +219,16 @@ OTHER_CASES: dict[str, Callable[[], Case]] = {
     "dlrm_2048": lambda: dlrm(2048),
     "llama_1b_1_token": lambda: llama(1, 1),
     "llama_1b_prefill_512": lambda: llama(1, 512),
-    "llama_1b_decode": lambda: decode(1),
+    "llama_1b_decode": lambda: decode(LLAMA_1B, 1),
+    "qwen3_decode_1": lambda: decode(QWEN3, 1),
+    "qwen3_decode_8": lambda: decode(QWEN3, 8),
+    "qwen3_decode_32": lambda: decode(QWEN3, 32),
+    "llama_8b_layers_decode_1": lambda: decode(LLAMA_8B_LAYERS, 1),
+    "llama_8b_layers_decode_8": lambda: decode(LLAMA_8B_LAYERS, 8),
+    "llama_8b_layers_decode_32": lambda: decode(LLAMA_8B_LAYERS, 32),
+    "swin_t_8": lambda: swin(8),
+    "clip_l_8": lambda: clip_image(8),
+    "sdxl_attention_2": lambda: sdxl_attention(2),
 }
 CASES = CNN_CASES | OTHER_CASES
 
