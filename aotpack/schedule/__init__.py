@@ -105,7 +105,7 @@ def _host_schedule(
     if draft.options.is_host or not is_shared:
         return ()
     is_laid_out_alike = choose_strides(*made) == choose_strides(*made, is_host=True)
-    has_pairs = any(len(kernel.products) > 1 for kernel in general.kernels)
+    has_pairs = any(kernel.products and len(kernel.sums) > 1 for kernel in general.kernels)
     is_planned_alike = not draft.expected and not has_pairs
     is_planned_alike = is_planned_alike and sum_groups(draft.program) is draft.program
     if is_laid_out_alike and is_planned_alike and lay_in_panels(draft.program) is draft.program:

@@ -27,6 +27,7 @@ from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.schedule.program.gelu import recognise_gelu
 from aotpack.schedule.program.insert_copies import insert_copies
+from aotpack.schedule.program.late_scales import scale_after_products
 from aotpack.schedule.program.merge_products import merge_products
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from aotpack.schedule.program.realize import realize
@@ -62,6 +63,7 @@ PLAN = (
     draft_pass(lay_in_panels, "program", only_with="is_host"),
     draft_pass(sum_groups, "program", only_without="is_host"),
     draft_pass(split_reductions, "program"),
+    draft_pass(scale_after_products, "program", only_without="is_host"),
     draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),
     draft_pass(fuse, "kernels", reaches=Phase.FUSED),

@@ -3,7 +3,7 @@
 Layout, tiling and in-place decisions read accesses only in this form.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -183,6 +183,14 @@ def axes_of(computed: Iterable[Value]) -> frozenset[Axis]:
     parts = [value.index for value in values if isinstance(value, IndexValue)]
     parts += [part for value in values if isinstance(value, Load) for part in value.index]
     return frozenset(leaf for part in parts for leaf in part.leaves() if isinstance(leaf, Axis))
+
+
+def gains_of(factor: Value, weights: Container[str]) -> list[Load]:
+    """The elements of weights in a factor that is arithmetic, as a norm's gains."""
+    if isinstance(factor, Load):
+        return []
+    loads = (one for one in walk((factor,)) if isinstance(one, Load))
+    return [one for one in loads if one.buffer in weights and axes_in(one.index)]
 
 
 def slope(offset: Int, axis: Axis) -> int | None:

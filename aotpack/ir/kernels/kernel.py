@@ -112,6 +112,12 @@ class Kernel:
         return tuple(one for one in operations if isinstance(one, Matmul))
 
     @property
+    def sums(self) -> tuple[Matmul | Reduction, ...]:
+        """The products and reductions among its members, in order."""
+        operations = (member.operation for member in self.members)
+        return tuple(one for one in operations if isinstance(one, (Matmul, Reduction)))
+
+    @property
     def scatter(self) -> Scatter | None:
         """The scatter that is this kernel's only member, if any."""
         first = self.members[0].operation

@@ -221,6 +221,8 @@ def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
     """The axes of the kernel that a member loops over."""
     template_op = kernel.template_op
     if template_op is not None:
+        if isinstance(member.operation, Reduction) and isinstance(template_op, Matmul):
+            return (template_op.m, template_op.k)  # a sum over the rows of the left factor
         is_template = isinstance(member.operation, (Matmul, Attention))
         return all_axes(template_op) if is_template else template_op.axes
     return kernel.axes[:1] if member.outer else kernel.axes

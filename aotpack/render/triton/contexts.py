@@ -237,6 +237,7 @@ class FewRowsContext:
     n_masked: bool
     accumulator: str
     sums: tuple[str, ...]
+    row_sums: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
 

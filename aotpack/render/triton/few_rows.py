@@ -5,7 +5,8 @@
 A warp reads neighbours along k, 16 bytes a thread. The weights of several steps are requested at
 once, as they lie in memory, and widened where they are used. Where no launch writes them, those
 of the first steps are requested before the program waits for the launch before, so that the memory
-is busy while that one ends. Two products of one left factor may share a kernel.
+is busy while that one ends. Two products of one left factor may share a kernel, and sums over its
+rows, each lane of which adds what it loads: the statistic of a norm.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from math import ceil
 from typing import NamedTuple
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import axes_in, points
+from aotpack.ir.kernels.access import axes_in, gains_of, points
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
-from aotpack.ir.operations import Matmul
+from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
@@ -37,6 +38,13 @@ class Step(NamedTuple):
 
     k: Axis
     weights: tuple[str, ...]
+
+
+class RowSum(NamedTuple):
+    """A sum over the rows of the left factor, called ``acc``."""
+
+    acc: str
+    value: Value
 
 
 class Right(NamedTuple):
@@ -60,6 +68,8 @@ def few_rows_context(
     steps = _Steps(builder, kernel, template_op, tile)
     for product, right in zip(kernel.products, steps.rights, strict=True):
         builder.results[product.target] = right.acc
+    for statistic, row_sum in zip(kernel.reductions, steps.row_sums, strict=True):
+        builder.results[statistic.targets[0]] = row_sum.acc
     early = loaded_early(kernel, builder)
     lines = tuple(steps.lines(early))
     epilogue = render_epilogue(kernel, builder, template_op.axes)[len(early) :]
@@ -80,6 +90,7 @@ def few_rows_context(
         n_masked=template_op.n in masks,
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         sums=tuple(right.acc for right in steps.rights),
+        row_sums=tuple(row_sum.acc for row_sum in steps.row_sums),
         lines=lines,
         epilogue=epilogue,
     )
@@ -98,6 +109,15 @@ class _Steps:
         members = [one for one in kernel.members if isinstance(one.operation, Matmul)]
         self.rights = [self._right(number, member) for number, member in enumerate(members)]
         self._leaves = {leaf: name for right in self.rights for leaf, name in right.leaves.items()}
+        reductions = [one for one in kernel.members if isinstance(one.operation, Reduction)]
+        self.row_sums = [self._row_sum(number, one) for number, one in enumerate(reductions)]
+        program = builder.schedule.program
+        self._lhs = template_op.lhs
+        if tile.weights_first and self._groups == 1:
+            found = enumerate(gains_of(template_op.lhs, program.weights))
+            gains = {one: f"left factor {place}" for place, one in found}
+            self._leaves |= gains
+            self._lhs = self._held(template_op.lhs, gains)
 
     def _right(self, number: int, member: Member) -> Right:
         assert isinstance(member.operation, Matmul)
@@ -107,12 +127,21 @@ class _Steps:
             for place, load in enumerate(walk((value,)))
             if isinstance(load, Load) and self._op.k in axes_in(load.index)
         }
+        return Right(f"acc{number}" if number else "acc", self._held(value, leaves), leaves)
+
+    def _held(self, value: Value, leaves: dict[Load, str]) -> Value:
+        """A value whose ``leaves`` are loads of what was requested."""
 
         def held(load: Load) -> Load | None:
             name = leaves.get(load)
             return None if name is None else Load(name, load.index, load.dtype)
 
-        return Right(f"acc{number}" if number else "acc", Rewriter({}, held)(value), leaves)
+        return Rewriter({}, held)(value)
+
+    def _row_sum(self, number: int, member: Member) -> RowSum:
+        assert isinstance(member.operation, Reduction)
+        (value,) = member.operation.args
+        return RowSum(f"row_sum{number}", Rewriter(dict(member.binding))(value))
 
     def lines(self, early: Sequence[str]) -> list[str]:
         """Loads and sums of the whole product; the ``early`` ones come first after the wait."""
@@ -145,10 +174,14 @@ class _Steps:
         return [step._replace(weights=self._requested(region, step.k)) for step in steps]
 
     def _requested(self, region: Region, k: Axis) -> tuple[str, ...]:
-        emitter = self._builder.emitter_in(self._frame(k), region)
-        moved = Rewriter({self._op.k: Int.of(k)})
-        loads = (moved(leaf) for leaf in self._leaves)
-        return tuple(emitter.as_stored(load) for load in loads if isinstance(load, Load))
+        frame, moved = self._frame(k), Rewriter({self._op.k: Int.of(k)})
+        names = []
+        for leaf in self._leaves:
+            load, is_gain = moved(leaf), self._op.n not in axes_in(leaf.index)
+            assert isinstance(load, Load)
+            emitter = self._builder.emitter_in(frame, region, spread=is_gain)
+            names.append(emitter.as_stored(load))
+        return tuple(names)
 
     def _moved(self, region: Region, steps: list[Step], prefix: str, start: str) -> list[Step]:
         """The steps at other places of k; writes the names of these places."""
@@ -176,15 +209,20 @@ class _Steps:
         for step in steps:
             moved = Rewriter({self._op.k: Int.of(step.k)})
             emitter = self._builder.emitter_in(self._frame(step.k), region, spread=True)
-            left = self._factor(emitter, moved(self._op.lhs))
             for (leaf, held), name in zip(self._leaves.items(), step.weights, strict=True):
                 stored = self._builder.arguments.dtype(leaf.buffer)
                 is_wide = stored is leaf.dtype
                 wide = name if is_wide else self._builder.dialect.cast(name, stored, leaf.dtype)
                 self._builder.results[held] = wide
+            left = self._factor(emitter, moved(self._lhs))
             for right in self.rights:
                 factor = self._factor(emitter, moved(right.value))
                 region.append(f"{right.acc} += {left} * {factor}")
+            for row_sum in self.row_sums:
+                text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
+                if step.k in masks:  # past the end there are no elements
+                    text = self._builder.dialect.where(masks[step.k], text, "0.0")
+                region.append(f"{row_sum.acc} += {text}")
 
     def _factor(self, emitter: Emitter, value: Value) -> str:
         """A factor, rounded as the product says, in the type of the sums."""

@@ -16,7 +16,7 @@ from aotpack.schedule.fusion.group import Group, always_starts, join, start
 from aotpack.schedule.fusion.groups import Groups
 from aotpack.schedule.fusion.merge_rounds import Rounds
 from aotpack.schedule.fusion.naming import kernel_name
-from aotpack.schedule.fusion.paired_products import with_second_product
+from aotpack.schedule.fusion.paired_products import with_second_product, with_statistic
 from aotpack.schedule.fusion.pressure import raises_pressure
 from aotpack.schedule.fusion.refusal import Refusal
 
@@ -83,9 +83,10 @@ def _joined(
     if raises_pressure(own, group.read, groups.single_reader_bytes, saved):
         return Refusal.MEMORY
     if groups.takes_pairs:
-        pair = with_second_product(group, operation, program)
-        if pair is not None:
-            return pair
+        for with_other in (with_second_product, with_statistic):
+            pair = with_other(group, operation, program)
+            if pair is not None:
+                return pair
     return join(group, operation, program)
 
 

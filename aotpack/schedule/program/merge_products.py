@@ -100,6 +100,15 @@ def can_pair(product: Matmul) -> bool:
     return rows <= MOST_PAIRED_ROWS.get(product.operand, 0)
 
 
+def has_weight(product: Matmul, program: Program) -> bool:
+    """True if the right factor is a weight [n, k], whose layout no reader chooses."""
+    right = product.rhs
+    if not isinstance(right, Load) or right.buffer in program.derived:
+        return False
+    index = (Int.of(product.n), Int.of(product.k))
+    return right.buffer in program.weights and right.index == index
+
+
 def _is_gated(linears: list[Linear], program: Program) -> bool:
     """True for two products whose results meet, point by point, and that a kernel can pair."""
     if len(linears) != 2 or not all(can_pair(one.product) for one in linears):

@@ -26,7 +26,7 @@ from math import ceil
 
 from aotpack.devices import BLACKWELL, H200, HOPPER
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, axes_in, dot, local_slope
+from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, axes_in, dot, gains_of, local_slope
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
@@ -62,7 +62,9 @@ def few_rows_variants(
     if not _is_plain(template_op):
         return ()
     constant = set(program.weights) - changed
-    first = all(one.buffer in constant for each in products for one in _loads(each))
+    early = [one for each in products for one in _loads(each)]
+    early += [one for each in products for one in gains_of(each.lhs, program.weights)]
+    first = all(one.buffer in constant for one in early)
     along_k = _steps_by_one(template_op, template_op.k, strides)
     limit = MOST_ROWS.get(template_op.operand, 0) if along_k else 0
     low, high = bounds(template_op.m.extent)
