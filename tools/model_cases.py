@@ -14,8 +14,8 @@ import transformers
 from torch import nn
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-from tools.cnn_models import CNNS, IMAGE, UNetBlock, as_trained, unet_inputs
 from tools.attention_models import SpatialTransformer
+from tools.cnn_models import CNNS, IMAGE, UNetBlock, as_trained, unet_inputs
 from tools.decoder_models import LLAMA_1B, LLAMA_8B_LAYERS, QWEN3, Decoder, DecoderSizes
 
 Case = tuple[nn.Module, tuple[torch.Tensor, ...]]

@@ -9,6 +9,7 @@ from aotpack.ir.verify.phases import Phase
 from aotpack.schedule.draft import Passes, draft_pass
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
+from aotpack.schedule.fusion.late_scales import scale_after_products
 from aotpack.schedule.fusion.rounding import match_rounding
 from aotpack.schedule.interchange import interchange_loops
 from aotpack.schedule.launches.horizontal import fuse_horizontally
@@ -27,7 +28,6 @@ from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.schedule.program.gelu import recognise_gelu
 from aotpack.schedule.program.insert_copies import insert_copies
-from aotpack.schedule.program.late_scales import scale_after_products
 from aotpack.schedule.program.merge_products import merge_products
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from aotpack.schedule.program.realize import realize

@@ -292,7 +292,8 @@ def _in_kernel_axes(
     if isinstance(moved, Scatter):
         return (replace(moved, axes=kernel.axes),)
     assert isinstance(moved, (Reduction, Scan))
-    x, r = kernel.axes
+    product = kernel.template_op
+    x, r = (product.m, product.k) if isinstance(product, Matmul) else kernel.axes
     axes = (x, r) if isinstance(moved, Scan) else (x,)
     dtypes = MONOIDS[moved.kind].result_dtypes(moved.args[0].dtype)
     flat = tuple(f"{name}.flat" for name in targets(moved))

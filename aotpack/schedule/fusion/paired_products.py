@@ -7,7 +7,7 @@
     y[n] = p[n] * rsqrt(s)                                               y as its epilogue
 
 The form for few rows (``schedule/tiles/few_rows.py``) keeps the sums of both in registers. Each
-program makes the sums of the rows (``schedule/program/late_scales.py``), which it reads anyway.
+program makes the sums of the rows (``schedule/fusion/late_scales.py``), which it reads anyway.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import walk
 from aotpack.schedule.fusion.group import Group
-from aotpack.schedule.program.late_scales import row_binding, row_loads
+from aotpack.schedule.fusion.late_scales import row_binding, row_loads
 from aotpack.schedule.program.merge_products import can_pair, has_weight
 
 

@@ -1,8 +1,8 @@
 """Norms of rows in front of products of few rows: a row's scale moves behind the product.
 
-    s[m] = sum of x[m, k] ** 2                              p[m, n] = sum of x[m, k] * g[k] * w[n, k]
-    t[m, k] = x[m, k] * rsqrt(s[m]) * g[k]           ->     s[m] = sum of x[m, k] ** 2
-    y[m, n] = sum of t[m, k] * w[n, k]                      y[m, n] = p[m, n] * rsqrt(s[m])
+    s[m] = sum of x[m, k]**2                      p[m, n] = sum of x[m, k] * g[k] * w[n, k]
+    t[m, k] = x[m, k] * rsqrt(s[m]) * g[k]   ->   s[m] = sum of x[m, k]**2
+    y[m, n] = sum of t[m, k] * w[n, k]            y[m, n] = p[m, n] * rsqrt(s[m])
 
 The kernel of the product reads x anyway and sums its squares too
 (``schedule/fusion/paired_products.py``), so no launch is left for the norm. Factors are rounded
@@ -23,7 +23,7 @@ from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.uses import Uses, operation_uses, operator_count
 from aotpack.ir.values import Apply, Const, Load, Value, indirect_values, walk
-from aotpack.schedule.program.dead_code import with_operations
+from aotpack.schedule.program.dead_code import remove_dead_code, with_operations
 from aotpack.schedule.program.merge_products import can_pair, has_weight
 
 WIDE_RANGES = (DType.BFLOAT16, DType.FLOAT32)  # of factors that need no scale to be finite
@@ -66,7 +66,7 @@ def scale_after_products(
     if not changed:
         return program
     operations = (new for old in program.operations for new in changed.get(old, (old,)))
-    return with_operations(replace(program, buffers=buffers), operations)
+    return remove_dead_code(with_operations(replace(program, buffers=buffers), operations))
 
 
 def _norm(
@@ -131,19 +131,24 @@ def _products(rows: Pointwise, program: Program, uses: Uses[Operation]) -> tuple
 
 def _has_rows(product: Matmul, rows: Pointwise) -> bool:
     """True if the left factor's element [m, k] is that of row m: the rows' axes, flattened."""
+    found, wanted = _places(rows, product), delinearize(rows.axes[:-1], _row(product))
+    return found == wanted | {rows.axes[-1]: Int.of(product.k)}
+
+
+def _row(product: Matmul) -> Int:
+    """The row of a product; one alone is 0 wherever it is read."""
+    return Int.of(0 if product.m.extent.constant == 1 else product.m)
+
+
+def _places(rows: Pointwise, product: Matmul) -> dict[Axis, Int]:
+    """Where a product reads the rows: their axes in its own."""
     assert isinstance(product.lhs, Load)
-    *outer, last = product.lhs.index
-    places = delinearize(rows.axes[:-1], Int.of(product.m))
-    wanted = [places[axis] for axis in rows.axes[:-1]]
-    if product.m.extent.constant == 1:
-        outer = [one.substitute({product.m: Int.of(0)}) for one in outer]
-        wanted = [one.substitute({product.m: Int.of(0)}) for one in wanted]
-    return last == Int.of(product.k) and outer == wanted
+    alone = {product.m: Int.of(0)} if product.m.extent.constant == 1 else {}
+    index = (part.substitute(alone) for part in product.lhs.index)
+    return dict(zip(rows.axes, index, strict=True))
 
 
-def _parts(
-    value: Value, last: Axis, dtype: DType
-) -> tuple[Value | None, Value | None] | None:
+def _parts(value: Value, last: Axis, dtype: DType) -> tuple[Value | None, Value | None] | None:
     """(factors along the last axis, the others), without roundings to ``dtype``; None: neither."""
     if last not in axes_of((value,)):
         return None, value
@@ -234,13 +239,7 @@ def _fits(statistic: Reduction, factor: Value, product: Matmul, rows: Pointwise)
     if value.dtype is not DType.FLOAT32 or not _is_short(value):
         return False
     moved = row_loads(statistic, product)
-    binding = dict(zip(rows.axes, _load(product.lhs).index, strict=True))
-    return bool(moved) and moved <= {*walk((Rewriter(binding)(factor),))}
-
-
-def _load(value: Value) -> Load:
-    assert isinstance(value, Load)
-    return value
+    return bool(moved) and moved <= {*walk((Rewriter(_places(rows, product))(factor),))}
 
 
 def row_loads(statistic: Reduction, product: Matmul) -> set[Value]:
@@ -251,15 +250,14 @@ def row_loads(statistic: Reduction, product: Matmul) -> set[Value]:
 
 def row_binding(statistic: Reduction, product: Matmul) -> dict[Axis, Int]:
     """The axes of a sum over rows, in the product's axes m and k."""
-    row = Int.of(0 if product.m.extent.constant == 1 else product.m)
-    return delinearize(statistic.axes, row) | {statistic.inner[0]: Int.of(product.k)}
+    return delinearize(statistic.axes, _row(product)) | {statistic.inner[0]: Int.of(product.k)}
 
 
 def _moved(norm: Norm, buffers: dict[str, Buffer]) -> dict[Operation, tuple[Operation, ...]]:
     """What takes the place of each operation of a norm; declares buffers."""
     changed: dict[Operation, tuple[Operation, ...]] = {norm.rows: (), norm.statistic: ()}
     for number, product in enumerate(norm.products):
-        places = dict(zip(norm.rows.axes, _load(product.lhs).index, strict=True))
+        places = _places(norm.rows, product)
         sums = free_name(f"{product.target}_unscaled", buffers)
         made = buffers[product.target]
         buffers[sums] = Buffer(sums, product.operand.accumulator, made.shape)
