@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.operations import Pointwise, Scatter
@@ -22,7 +24,7 @@ from aotpack.ir.values import Load
 from aotpack.lower.decided import with_rounded_reads
 from aotpack.lower.registry import CannotLower
 from aotpack.lower.size_reads import Count, with_size_reads
-from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, every_node
+from aotpack.stages import Graph, GraphNode, Ref, TensorSpec, Weight, every_node
 
 WRITERS = frozenset(
     f"aten.{name}"
@@ -49,6 +51,7 @@ class Builder:
         self._types: dict[str, DType] = {}  # torch's types; 8-bit floats are stored as bytes
         self._operations: list[Operation] = []
         self._counts: list[Count] = []
+        self.tables: dict[str, Weight] = {}  # constants that lowering computes
         self._depth = 0  # of parts around the position
         self._sizes = graph.signature.sizes
         self._size_names = {size.name for size in self._sizes}
@@ -95,6 +98,18 @@ class Builder:
         self._declare(ref, self._unique(spec.name), spec.dtype, spec.shape)
         return ref
 
+    def table(self, name: str, dtype: DType, numbers: np.ndarray) -> Ref:
+        """A constant that lowering computes; its name says what it holds."""
+        ref = Ref(f"aotpack.{name}")
+        if ref.name not in self.tables:
+            held = np.ascontiguousarray(numbers, dtype.facts.numpy)
+            data = held.reshape(-1).view(np.uint8).data
+            self.tables[ref.name] = Weight(
+                ref.name, (ref.name,), dtype, held.shape, data, is_constant=True
+            )
+            self._declare(ref, ref.name, dtype, tuple(map(Int.of, held.shape)))
+        return ref
+
     def is_written_in_place(self, ref: Ref) -> bool:
         """True for a partial write between a tensor that forward changes and its new value."""
         return ref in self._written_in_place
@@ -137,7 +152,7 @@ class Builder:
         signature = self._graph.signature
         flags = (assertion.word for assertion in signature.assertions)
         inputs = (*(spec.name for spec in signature.inputs), *flags)
-        weights = tuple(weight.name for weight in self._graph.weights)
+        weights = (*(weight.name for weight in self._graph.weights), *self.tables)
         taken = {*inputs, *weights}
         values = {name: self._own(value, taken) for name, value in self._graph.updates}
         outputs = tuple(self._own(ref, taken) for ref in self._graph.outputs)

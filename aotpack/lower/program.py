@@ -22,6 +22,7 @@ from aotpack.lower.elementwise import (
     predicate,
     random,
 )
+from aotpack.lower.fourier import operators
 from aotpack.lower.images import antialias, pooling, resample
 from aotpack.lower.indexing import (
     counted,
@@ -57,7 +58,8 @@ def lower(traced: Traced, *, through_torch: bool = False, is_strict: bool = Fals
         raise UnsupportedError(_refusal(graph, builder.refused))
     program = builder.finish()
     fallbacks = tuple(_listed(builder.fallbacks, "; "))
-    return Lowered(graph.signature, graph.weights, traced.golden, program, fallbacks)
+    weights = (*graph.weights, *builder.tables.values())
+    return Lowered(graph.signature, weights, traced.golden, program, fallbacks)
 
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:

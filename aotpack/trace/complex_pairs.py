@@ -16,6 +16,7 @@ from torch import fx
 from aotpack.errors import UnsupportedError
 
 REALS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 Args = tuple[Any, ...]
 
 UNCHANGED = frozenset({"aten.view_as_complex.default", "aten.view_as_real.default"})
@@ -33,6 +34,7 @@ ARITHMETIC: Mapping[str, str] = {
     "aten.abs.default": "pair.abs",
     "aten.angle.default": "pair.angle",
 }
+CONVERSION = "aten._to_copy.default"
 FROM_REALS: Mapping[str, str] = {
     "aten.complex.default": "pair.complex",
     "aten.polar.default": "pair.polar",
@@ -85,6 +87,19 @@ def _rolled(args: Args, rank: int) -> Args:
     return (tensor, tuple(2 * shift for shift in shifts))
 
 
+def _transformed(args: Args, rank: int) -> Args:
+    """Of a Fourier transform, the dimensions count from the front."""
+    tensor, dims, *rest = args
+    return (tensor, tuple(dim % rank for dim in dims), *rest)
+
+
+def _padded(args: Args, rank: int) -> Args:
+    tensor, pad, *value = args
+    if any(value):
+        raise UnsupportedError("padding of complex numbers with other values than zero")
+    return (tensor, (0, 0, *pad))
+
+
 MOVES: Mapping[str, Callable[[Args, int], Args]] = {
     **dict.fromkeys(
         (
@@ -110,10 +125,22 @@ MOVES: Mapping[str, Callable[[Args, int], Args]] = {
     "aten.cat.default": _with_dim(1),
     "aten.stack.default": _with_dim(1, more=1),
     "aten.index.Tensor": lambda args, rank: args,
+    "aten.constant_pad_nd.default": _padded,
+    "aten.unfold.default": _with_dim(1),
+    "aten._fft_c2c.default": _transformed,
+    "aten._fft_r2c.default": _transformed,
+    "aten._fft_c2r.default": _transformed,
 }
 
-ON_PAIRS = {"aten.t.default": "aten.permute.default", "aten.squeeze.default": "aten.squeeze.dims"}
-"""Operators on all dimensions of a tensor, and those that leave out the pair's."""
+ON_PAIRS = {
+    "aten.t.default": "aten.permute.default",
+    "aten.squeeze.default": "aten.squeeze.dims",
+    "aten.unfold.default": "pair.unfold",
+    "aten._fft_c2c.default": "pair.fft_c2c",
+    "aten._fft_r2c.default": "pair.fft_r2c",
+    "aten._fft_c2r.default": "pair.fft_c2r",
+}
+"""Operators on all dimensions of a tensor, and those that know the pair's."""
 
 
 def is_complex(node: Any) -> bool:
@@ -129,18 +156,13 @@ def touches_complex(node: fx.Node) -> bool:
 
 def moved_arguments(node: fx.Node) -> Args:
     """The arguments of a call that moves elements, for pairs."""
-    if str(node.target).startswith("aten._fft_"):
-        raise UnsupportedError(
-            "Fourier transforms cannot be packaged. Write one of a fixed length as products with "
-            "tables of cosines and sines, or transform outside of the model"
-        )
     adapt = MOVES.get(str(node.target))
     if adapt is None or node.kwargs:
         names = dict.fromkeys(name.removeprefix("pair.") for name in ARITHMETIC.values())
         raise UnsupportedError(
             f"of complex numbers are accepted {', '.join(names)}, complex, polar, and what moves "
-            "elements (views, slices, cat, stack, index). Compute this with real and imaginary "
-            "parts (torch.view_as_real); --fallback torch takes no complex numbers either"
+            "elements (views, slices, pad, cat, stack, index). Compute this with real and "
+            "imaginary parts (torch.view_as_real); --fallback torch takes no complex numbers"
         )
     rank = next(iter(node.all_input_nodes)).meta["val"].dim()
     return adapt(tuple(node.args), rank)
@@ -151,6 +173,21 @@ def operands(node: fx.Node) -> Args:
     if node.kwargs or len(node.args) > 2:
         raise UnsupportedError(f"complex numbers with {', '.join(node.kwargs) or 'options'}")
     return tuple(node.args)
+
+
+def converted(node: fx.Node) -> str:
+    """The operator on pairs for a conversion from, to or between complex types."""
+    options = {key for key in node.kwargs if key != "dtype"} - PLACEMENT
+    if options:
+        raise UnsupportedError(f"complex numbers with {', '.join(sorted(options))}")
+    to = node.meta["val"].dtype
+    if to in REALS:
+        return "pair.convert" if is_complex(node.args[0]) else "pair.of_real"
+    if not to.is_floating_point:
+        raise UnsupportedError(
+            f"complex numbers are converted to floats alone, not to {to}: compare their parts"
+        )
+    return "pair.real"
 
 
 def real_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,14 +11,14 @@ from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import lowering
-from aotpack.lower.values import apply, constant, position, where
+from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Ref
 
 Pair = tuple[Value, Value]
 Operator = Callable[..., Pair]
 
 
-def _parts(c: Context, ref: Ref, index: Index) -> Pair:
+def parts_of(c: Context, ref: Ref, index: Index) -> Pair:
     """Both parts of a broadcast pair."""
     real, imaginary = (c.broadcast(ref, (*index, Int.of(part))) for part in (0, 1))
     return real, imaginary
@@ -29,15 +29,15 @@ def _pairwise(function: Operator) -> Callable[..., None]:
 
     def handler(c: Context, *refs: Ref) -> None:
         def value(index: Index) -> Value:
-            parts = (part for ref in refs for part in _parts(c, ref, index[:-1]))
-            return _part(index, function(*parts))
+            parts = (part for ref in refs for part in parts_of(c, ref, index[:-1]))
+            return part_of(index, function(*parts))
 
         c.pointwise(c.result(), value)
 
     return handler
 
 
-def _part(index: Index, pair: Pair) -> Value:
+def part_of(index: Index, pair: Pair) -> Value:
     """The part of a pair that the last index selects."""
     return where(apply("eq", position(index[-1]), 0), *pair)
 
@@ -92,7 +92,18 @@ def of_real(c: Context, real: Ref | Scalar) -> None:
     """A real tensor or number as a pair."""
     wide = result_dtype(c)
     none = constant(0, wide)
-    c.pointwise(c.result(), lambda index: _part(index, (c.operand(real, index[:-1], wide), none)))
+    c.pointwise(c.result(), lambda index: part_of(index, (c.operand(real, index[:-1], wide), none)))
+
+
+@lowering("pair.convert")
+def convert(c: Context, self: Ref) -> None:
+    c.pointwise(c.result(), lambda index: cast(c.load(self, index), result_dtype(c)))
+
+
+@lowering("pair.real")
+def real_part(c: Context, self: Ref) -> None:
+    """A conversion to real numbers drops the imaginary parts."""
+    c.pointwise(c.result(), lambda index: cast(parts_of(c, self, index)[0], result_dtype(c)))
 
 
 @lowering("pair.complex")
@@ -101,7 +112,7 @@ def complex_of(c: Context, real: Ref, imag: Ref) -> None:
 
     def value(index: Index) -> Value:
         first, second = (c.operand(x, index[:-1], wide) for x in (real, imag))
-        return _part(index, (first, second))
+        return part_of(index, (first, second))
 
     c.pointwise(c.result(), value)
 
@@ -113,7 +124,7 @@ def polar(c: Context, abs: Ref, angle: Ref) -> None:
     def value(index: Index) -> Value:
         size, phase = (c.operand(x, index[:-1], wide) for x in (abs, angle))
         real, imaginary = (apply("mul", size, apply(name, phase)) for name in ("cos", "sin"))
-        return _part(index, (real, imaginary))
+        return part_of(index, (real, imaginary))
 
     c.pointwise(c.result(), value)
 
@@ -123,7 +134,7 @@ def absolute(c: Context, self: Ref) -> None:
     """``sqrt(a * a + b * b)``, of parts over the larger one."""
 
     def value(index: Index) -> Value:
-        a, b = (apply("abs", part) for part in _parts(c, self, index))
+        a, b = (apply("abs", part) for part in parts_of(c, self, index))
         large, small = apply("maximum", a, b), apply("minimum", a, b)
         ratio = apply("div", small, large)
         size = apply("mul", large, apply("sqrt", apply("add", apply("square", ratio), 1.0)))
@@ -136,7 +147,7 @@ def absolute(c: Context, self: Ref) -> None:
 @lowering("pair.angle")
 def angle(c: Context, self: Ref) -> None:
     def value(index: Index) -> Value:
-        a, b = _parts(c, self, index)
+        a, b = parts_of(c, self, index)
         return apply("atan2", b, a)
 
     c.pointwise(c.result(), value)

@@ -20,10 +20,10 @@ def cat(c: Context, tensors: tuple[Ref, ...], dim: int = 0) -> None:
     """Empty one-dimensional tensors among larger ones are skipped, as torch does."""
     rank = c.rank(c.result())
     parts = [ref for ref in tensors if c.rank(ref) == rank]
-    _write_concats(c, c.result(), parts, c.dim(parts[0], dim))
+    write_concats(c, c.result(), parts, c.dim(parts[0], dim))
 
 
-def _write_concats(c: Context, target: Ref, parts: list[Ref], dim: int) -> None:
+def write_concats(c: Context, target: Ref, parts: list[Ref], dim: int) -> None:
     """Select the part that contains the index; a part of size 1 is read without a condition."""
     dtype = c.dtype(target)
     sizes = [c.shape(part)[dim] for part in parts]
@@ -204,7 +204,7 @@ def diff(
     if len(parts) > 1:
         length = total(c.shape(part)[along] for part in parts)
         current = c.temporary("joined", c.dtype(self), replaced(c.shape(self), along, length))
-        _write_concats(c, current, parts, along)
+        write_concats(c, current, parts, along)
     for step in range(n):
         shape = replaced(c.shape(current), along, c.shape(current)[along] - 1)
         last = step == n - 1

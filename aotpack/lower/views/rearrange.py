@@ -1,10 +1,13 @@
 """diagonal, unfold, flip, roll, repeat, pixel_shuffle: index maps with arithmetic."""
 
 from aotpack.ir.kernels.access import flatten_index
+from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.registry import lowering
 from aotpack.lower.reshape import reshape_index, unflatten_index
+from aotpack.lower.values import constant, guarded
 from aotpack.lower.views.view import emit_view, replaced, whole
 from aotpack.stages import Arg, Ref
 
@@ -30,6 +33,38 @@ def unfold(c: Context, self: Ref, dimension: int, size: int, step: int) -> None:
         return replaced(index[:-1], along, index[along] * step + index[-1])
 
     emit_view(c, self, mapped if c.rank(self) else lambda index: ())
+
+
+@lowering("pair.unfold")
+def unfold_pairs(c: Context, self: Ref, dimension: int, size: int, step: int) -> None:
+    """The windows of complex numbers stand in front of the pair's dimension."""
+
+    def mapped(index: Index) -> Index:
+        *others, place, part = index
+        return (*replaced(tuple(others), dimension, index[dimension] * step + place), part)
+
+    emit_view(c, self, mapped)
+
+
+@lowering("aten.unfold_backward.default")
+def unfold_backward(
+    c: Context, grad_in: Ref, input_sizes: tuple[Scalar, ...], dim: int, size: int, step: int
+) -> None:
+    """Each place is the sum of what the windows around it hold there."""
+    if not input_sizes:
+        c.pointwise(c.result(), lambda index: c.load(grad_in, (Int.of(0),)))
+        return
+    along = c.dim(c.result(), dim)
+    count = c.shape(grad_in)[along]
+
+    def held(index: Index, inner: Index) -> tuple[Value]:
+        window = index[along] // step - inner[0]
+        place = index[along] - window * step
+        inside = [*range_checks(window, 0, count), *range_checks(place, 0, size)]
+        element = c.load(grad_in, (*replaced(index, along, window), place))
+        return (guarded(inside, element, constant(0, c.dtype(grad_in))),)
+
+    c.reduction((c.result(),), "sum", (Int.of(-(-size // step)),), held)
 
 
 @lowering("aten.flip.default")

@@ -15,10 +15,13 @@ from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import (
     ARITHMETIC,
+    CONVERSION,
     FROM_REALS,
     ON_PAIRS,
+    PLACEMENT,
     REALS,
     UNCHANGED,
+    converted,
     is_complex,
     moved_arguments,
     operands,
@@ -41,7 +44,6 @@ from aotpack.trace.source import source_of
 from aotpack.trace.triton.triton_kernels import is_launch, read_launch
 from aotpack.trace.weights import dtype_of
 
-_PLACEMENT = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
 _SAME_VALUE = {
     "aten.alias.default",
     "aten.clone.default",
@@ -172,7 +174,7 @@ class OperatorReader(ControlReader):
             raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
         name = self.unused(node.name)
         self._refs[node] = Ref(name)
-        kwargs = {key: value for key, value in node.kwargs.items() if key not in _PLACEMENT}
+        kwargs = {key: value for key, value in node.kwargs.items() if key not in PLACEMENT}
         return GraphNode(
             name=name,
             op=str(node.target),
@@ -187,6 +189,8 @@ class OperatorReader(ControlReader):
     def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         """A call with complex tensors, represented as pairs of reals."""
         op = str(node.target)
+        if op == CONVERSION:
+            return (self._named(node, converted(node), (self._arg(node.args[0]),)),)
         arithmetic = ARITHMETIC.get(op)
         if arithmetic is None and op not in FROM_REALS:
             moved = tuple(map(self._arg, moved_arguments(node)))
