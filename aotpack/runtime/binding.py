@@ -55,9 +55,9 @@ class Binder:
         for name, value in given.items():
             if name in defaults and not is_same(defaults[name], value):
                 raise ArgumentError(
-                    f"calling {self._model}: argument {name!r} is {in_words(value)}; the example "
-                    f"left it out, so its default {defaults[name]!r} became part of the program. "
-                    "Leave it out, or build another package."
+                    f"calling {self._model}: argument {name!r} is {in_words(value, defaults[name])}"
+                    f"; the example left it out, so its default {in_words(defaults[name], value)} "
+                    "became part of the program. Leave it out, or build another package."
                 )
         return {name: value for name, value in given.items() if name not in defaults}
 

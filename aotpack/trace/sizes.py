@@ -147,7 +147,10 @@ class Sizes:
         if symbol not in self.variables:
             shown = f"a size ({symbol}) depends on the data in a tensor"
             if symbol not in self.outside:
-                shown += "; torch.cond and loops can use such a size, not compute or return one"
+                shown += (
+                    "; torch.cond and loops can use a size that was made before them, and both "
+                    "branches can return a tensor of the same one; make x[mask] before, not inside"
+                )
             raise UnsupportedError(shown)
         return Int.of(self.variables[symbol])
 

@@ -109,6 +109,19 @@ def bodies(x: torch.Tensor, n: torch.Tensor) -> Any:
     return turns, rows, *scan(lambda c, a: (c + a, c * a), chosen.sum(), x[0, :2], dim=0), deep
 
 
+def branches(x: torch.Tensor, p: torch.Tensor) -> Any:
+    """Branches that return tensors of counted sizes, the same on both sides."""
+    some, others = x[x > 0], x[x < 0]
+
+    def swapped(y: torch.Tensor, z: torch.Tensor) -> Any:
+        inner = torch.cond(y.sum() > 9, lambda y: y + 1, lambda y: y - 1, (y,))
+        return inner, torch.cat([z, y])[:, None]
+
+    first, both = torch.cond(p, swapped, lambda y, z: (y * 2, torch.cat([y, z])[:, None]),
+                             (some, others))  # fmt: skip
+    return first, first * some, both.relu().sum(0), torch.cat([both[:, 0], first])
+
+
 NONE, ALL = torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
 CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (selections, [(X, ROWS), (X.abs(), ALL), (-X.abs(), NONE), (X, NONE)]),
@@ -120,6 +133,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = [
     (experts, [(X, torch.tensor(n)) for n in ([2, 0, 1, 0], [1, 1, 1, 1])]),
     (ends, [(X, torch.tensor(k)) for k in (1, -1, 0, 9, -9)]),
     (products, [(X, ROWS), (X, NONE), (X, ALL)]),
+    (branches, [(x, torch.tensor(p)) for x in (X, -X.abs()) for p in (True, False)]),
     (bodies, [(X.abs(), torch.tensor([0, 2])), (-X.abs(), torch.tensor([2, 2]))]),
 ]
 
@@ -239,11 +253,19 @@ class Inside(nn.Module):
         return torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,))
 
 
+class Unequal(nn.Module):
+    """Branches that return different counted sizes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y, z: y + 1, lambda y, z: z + 1, (x[x > 0], x[x < 0]))
+
+
 @pytest.mark.row("S:A13")
-def test_bodies_yield_no_sizes() -> None:
-    words = "torch.cond and loops can use such a size, not compute or return one"
-    with pytest.raises(AotpackError, match=rf"index.Tensor: .*{words}  \(.*py:\d+: .*torch.cond"):
-        aotpack.compile(Inside(), (X,), target="cpu")
+@pytest.mark.parametrize(("kind", "operator"), [(Inside, "index.Tensor"), (Unequal, "cond")])
+def test_bodies_yield_no_sizes(kind: type[nn.Module], operator: str) -> None:
+    words = "both branches can return a tensor of the same one; make .* before, not inside"
+    with pytest.raises(AotpackError, match=rf"{operator}: .*{words}  \(.*py:\d+: .*torch.cond"):
+        aotpack.compile(kind(), (X,), target="cpu")
 
 
 class Gram(nn.Module):

@@ -49,7 +49,12 @@ def test_defaults_may_be_passed() -> None:
     for method, args, kwargs, words in (
         ("gated", (X, X), {}, f"argument 'y' is Tensor{left_out} None became part"),
         ("gated", (X,), {"flag": False}, f"argument 'flag' is False{left_out} True became part"),
-        ("gated", (X,), {"scale": 2}, f"'scale' is 2{left_out} 2.0 .* or build another package"),
+        (
+            "gated",
+            (X,),
+            {"scale": 2},
+            rf"'scale' is 2 \(int\){left_out} 2.0 \(float\) .* or build another package",
+        ),
         ("gated", (X, None, True, 2.0), {}, "4 positional .* for 3; accepted: x; with its default"),
         ("shifted", (X, X, X), {}, f"argument 'by' is Tensor{left_out} None"),
         ("steps", (X, (X, X)), {}, f"argument 'hx' is tuple{left_out} None"),

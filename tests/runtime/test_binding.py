@@ -95,7 +95,7 @@ def test_what_the_example_left_out_takes_its_default(tmp_path: Path, device: Fak
                 {},
                 "argument 'y' is ndarray; the example left it out, so its default None",
             ),
-            ((X, None, X), {"flag": 1}, "argument 'flag' is 1; the example left it out"),
+            ((X, None, X), {"flag": 1}, r"argument 'flag' is 1 \(int\); the example left it out"),
             ((X, None, X, 0.5), {}, "argument 'rate' is 0.5; .* default nan became part"),
             (
                 (X, None),

@@ -17,6 +17,7 @@ _CLASSES = (NAMED, RECORD, OBJECT)
 _KINDS = ("leaf", "none", "tuple", "list", "dict", *_CLASSES, "constant")
 _KEYED = {"dict", *_CLASSES}
 _PARENTS = {"tuple", "list", *_KEYED}
+_PLAIN = (type(None), bool, int, float, str)
 _ABSENT = object()
 
 
@@ -87,8 +88,9 @@ def flatten(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
             )
     elif value is not tree.value and not is_same(tree.value, value):
         raise ArgumentError(
-            f"{path!r} is {in_words(value)}; the model was traced with {tree.value!r}, which "
-            "became part of the program. Pass that value, or build another package."
+            f"{path!r} is {in_words(value, tree.value)}; the model was traced with "
+            f"{in_words(tree.value, value)}, which became part of the program. Pass that value, or "
+            "build another package."
         )
 
 
@@ -97,10 +99,15 @@ def is_same(constant: object, value: object) -> bool:
     return type(value) is type(constant) and repr(value) == repr(constant)
 
 
-def in_words(value: object) -> str:
-    """A value in an error: what a constant may be as it reads, else its type."""
-    is_plain = value is None or isinstance(value, (bool, int, float, str))
-    return repr(value) if is_plain else type(value).__name__
+def in_words(value: object, other: object = None) -> str:
+    """A value in an error: what a constant may be as it reads, else its type.
+
+    Beside ``other``, an equal value of another type: 2 (int), 2.0 (float).
+    """
+    if not isinstance(value, _PLAIN):
+        return type(value).__name__
+    is_alike = isinstance(other, _PLAIN) and value == other and type(value) is not type(other)
+    return f"{value!r} ({type(value).__name__})" if is_alike else repr(value)
 
 
 def _flatten_sequence(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:

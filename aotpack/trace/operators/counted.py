@@ -27,7 +27,7 @@ from aotpack.ir.symbolic.integers import (
 )
 from aotpack.stages import CountedSize, Signature, SizeCondition
 from aotpack.trace.operators.assertions import is_assertion, nearest_source, reads_number
-from aotpack.trace.operators.control import CONTROL
+from aotpack.trace.operators.control import COND, CONTROL, part_of, part_results
 from aotpack.trace.sizes import Sizes, symbols_in, unused_name
 
 _AT_DATA = frozenset({"aten.select.int"})  # their integers may be tensors on the device
@@ -71,6 +71,8 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
     used = _used_as_sizes(program.graph)
     outside: set[str] = set()
     for node in program.graph.nodes:
+        if node.target is COND:
+            _define_agreed(node, found)
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
             if node.target not in CONTROL:
                 outside.add(str(symbol))
@@ -137,6 +139,21 @@ def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[
                 )
 
 
+def _define_agreed(node: fx.Node, sizes: Sizes) -> None:
+    """Define the sizes of a cond's results by those of its branches, where both sides agree."""
+    parts = [part_of(part) for part in node.args[1:3] if isinstance(part, fx.Node)]
+    for inner in (one for part in parts for one in part.graph.nodes if one.target is COND):
+        _define_agreed(inner, sizes)
+    for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+        place = _size_at(path)
+        values = [part_results(part)[place[0]].meta["val"] for part in parts if place]
+        ends = [value.shape[place[1]] for value in values if place]
+        if ends and all(isinstance(one, int) or sizes.knows(one) for one in ends):
+            first, second = map(sizes.convert, ends)
+            if first == second:
+                sizes.defined[str(symbol)] = first
+
+
 def _length(node: fx.Node, sizes: Sizes) -> Int:
     """The length of a slice; ends may count from the end of the dimension, and lie outside."""
     given: list[Any] = [*node.args, *(0, 0, None, None, 1)[len(node.args) :]]
@@ -162,9 +179,14 @@ def _place(node: fx.Node, path: Any) -> tuple[int, int | None] | None:
     """(result, dimension) of a binding; None for one that is no size of a call's result."""
     if node.target in CONTROL or node.op != "call_function":
         return None
-    keys = [getattr(key, "idx", getattr(key, "name", None)) for key in path]
-    if not keys:
+    if not path:
         return (0, None) if reads_number(node) else None
+    return _size_at(path)
+
+
+def _size_at(path: Any) -> tuple[int, int] | None:
+    """(result, dimension) of a size of a call's result."""
+    keys = [getattr(key, "idx", getattr(key, "name", None)) for key in path]
     output = keys.pop(0) if len(keys) == 3 else 0
     if len(keys) != 2 or keys[0] != "size":
         return None
