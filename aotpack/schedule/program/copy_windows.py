@@ -19,7 +19,7 @@ from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.schedule.layout import contiguous_by_contract, is_free_to_permute
 from aotpack.schedule.program.insert_copies import copied
-from aotpack.schedule.program.sum_groups import is_lean
+from aotpack.schedule.program.sum_groups import lean_products
 
 
 def copy_windows(program: Program) -> Program:
@@ -31,8 +31,9 @@ def copy_windows(program: Program) -> Program:
     buffers = dict(program.buffers)
     copies: dict[str, str] = {}
     operations: list[Operation] = []
+    lean = lean_products(program)
     for operation in program.operations:
-        found = _windows(operation, program.buffers)
+        found = () if operation in lean else _windows(operation, program.buffers)
         for name in dict.fromkeys(load.buffer for load in found):
             if name in fixed and name not in copies:
                 copy = copied(name, f"{name}_copy", operation.origin, buffers, program.sizes)
@@ -47,7 +48,7 @@ def copy_windows(program: Program) -> Program:
 
 def _windows(operation: Operation, buffers: dict[str, Buffer]) -> tuple[Load, ...]:
     """The loads of a product that step along a dimension that is not innermost in row-major."""
-    if not isinstance(operation, Matmul) or is_lean(operation):
+    if not isinstance(operation, Matmul):
         return ()
     return tuple(
         load

@@ -12,7 +12,7 @@ from dataclasses import replace
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import has_digits
 from aotpack.ir.operations import Matmul, Reduction
-from aotpack.ir.program import Operation, Program
+from aotpack.ir.program import Operation, Program, loads
 from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.values import Apply, Const, Guarded, Load, Value
 
@@ -22,33 +22,45 @@ MOST_TERMS = 72  # of a sum: lines of a kernel
 
 def sum_groups(program: Program) -> Program:
     """Compute products of windows with few columns as sums; the same object if there is none."""
-    operations = tuple(map(_as_sum, program.operations))
-    if all(new is old for new, old in zip(operations, program.operations, strict=True)):
+    lean = lean_products(program)
+    if not lean:
         return program
-    return replace(program, operations=operations)
+    operations = (lean.get(operation, operation) for operation in program.operations)
+    return replace(program, operations=tuple(operations))
 
 
-def _as_sum(operation: Operation) -> Operation:
-    if not isinstance(operation, Matmul) or not is_lean(operation):
-        return operation
-    wide = operation.operand.accumulator
-    term = _term(operation.lhs, operation.rhs, wide)
+def lean_products(program: Program) -> dict[Operation, Reduction]:
+    """Products of groups with few columns and terms, as sums.
+
+    Their rows are read at fixed steps: a kernel with other digits of them could not follow.
+    """
+    found: dict[Operation, Reduction] = {}
+    loose = {load.buffer for one in program.operations for load in loads(one) if _has_sizes(load)}
+    for operation in program.operations:
+        if isinstance(operation, Matmul) and operation.target not in loose:
+            made = _as_sum(operation) if _is_lean(operation) else None
+            found |= {operation: made} if made else {}
+    return found
+
+
+def _has_sizes(load: Load) -> bool:
+    """True for an index with steps that are sizes of the model."""
+    return any(len(monomial) > 1 for index in load.index for monomial, _ in index.terms)
+
+
+def _as_sum(product: Matmul) -> Reduction | None:
+    term = _term(product.lhs, product.rhs, product.operand.accumulator)
     if term is None:
-        return operation
-    (target, axes, k), origin = (operation.target, operation.axes, operation.k), operation.origin
-    return Reduction((target,), axes, (k,), "sum", (term,), origin)
+        return None
+    return Reduction((product.target,), product.axes, (product.k,), "sum", (term,), product.origin)
 
 
-def is_lean(product: Matmul) -> bool:
+def _is_lean(product: Matmul) -> bool:
     """True for windows of groups with few columns and terms."""
     few = known_le(product.n.extent, MOST_COLUMNS) and known_le(product.k.extent, MOST_TERMS)
     image = product.lhs.value if isinstance(product.lhs, Guarded) else product.lhs
-    return (
-        few
-        and bool(product.batch)
-        and isinstance(image, Load)
-        and has_digits(image.index, product.k)
-    )
+    is_window = isinstance(image, Load) and has_digits(image.index, product.k)
+    return few and bool(product.batch) and is_window
 
 
 def _term(lhs: Value, rhs: Value, wide: DType) -> Value | None:
@@ -59,5 +71,5 @@ def _term(lhs: Value, rhs: Value, wide: DType) -> Value | None:
         if inside is None or not is_zero:
             return None
         return Guarded(lhs.condition, inside, Const(0.0, wide), wide)
-    loads = isinstance(lhs, Load) and isinstance(rhs, Load)
-    return Apply("mul", (lhs, rhs), wide) if loads and lhs.dtype is rhs.dtype is wide else None
+    are_loads = isinstance(lhs, Load) and isinstance(rhs, Load)
+    return Apply("mul", (lhs, rhs), wide) if are_loads and lhs.dtype is rhs.dtype is wide else None

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
 from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.program import Program
 from aotpack.ir.verify.program import verify
@@ -61,6 +62,16 @@ def test_groups_of_few_channels_are_sums(case: str) -> None:
     assert any(isinstance(one, Reduction) for one in changed.operations)
     assert sum_groups(changed) is changed
     assert_same(program, changed)
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+def test_groups_of_images_of_any_size_are_right(dim: int) -> None:
+    model, x = nn.Conv2d(6, 6, 3, padding=1, groups=3), torch.randn(2, 6, 9, 8)
+    sizes = ({dim: torch.export.Dim("size", min=2, max=32)},)
+    found = aotpack.compile(model, (x,), dynamic_shapes=sizes, target="interpreter")
+    for number in (3, 10):
+        other = x[:, :, :1].repeat_interleave(number, 2) if dim else x[:1].repeat(number, 1, 1, 1)
+        torch.testing.assert_close(torch.as_tensor(found(other)), model(other))
 
 
 @pytest.mark.parametrize("case", OTHERS)
