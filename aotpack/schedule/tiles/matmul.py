@@ -13,9 +13,10 @@ from math import ceil, gcd, log2
 
 from aotpack.devices import A100, B200, BLACKWELL, H200, HOPPER, LATER, RTX_PRO_6000, Gpu
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import Strides, dot, points
+from aotpack.ir.kernels.access import Strides, accesses, axes_in, dot, points
 from aotpack.ir.kernels.blocks import described_block
-from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant
+from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, known_multiple, typical
@@ -58,6 +59,17 @@ class Family:
         if operand is not DType.FLOAT32:
             return half
         return tuple(_with_tf32(half)) if fp32_precision == "tf32" else self.single
+
+    def with_room(self, added: int) -> "Family":
+        """The family without tiles whose sums and ``added`` bytes do not fit in registers."""
+        if not added:
+            return self
+        half, single, windows = (
+            tuple(cost for cost in costs if _has_room(cost.tile, added))
+            for costs in (self.half, self.single, self.windows)
+        )
+        more = tuple(tile for tile in self.more if _has_room(tile, added))
+        return replace(self, half=half, single=single, windows=windows, more=more)
 
     def run_by(self, gpu: Gpu) -> "Family":
         """The family on another GPU, if that is one of its architectures."""
@@ -148,6 +160,7 @@ _MORE_DESCRIBED = (
     MatmulTile(256, 128, 64, 8, 3, descriptors=True),
     MatmulTile(64, 128, 64, 4, 4, descriptors=True),
 )
+MOST_HELD = 768  # bytes of a thread for sums and what is added to them; more spill
 SHORTEST_STEP = 16  # of a matrix unit
 MOST_STAGES = 6
 SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
@@ -177,15 +190,32 @@ def matmul_variants(
     strides: Strides,
     gpu: Gpu,
     fp32_precision: str = "ieee",
+    added: int = 0,
 ) -> tuple[Variant, ...]:
-    """For each family of architectures, the cheapest tile for each range of row counts."""
+    """For each family of architectures, the cheapest tile for each range of row counts.
+
+    What is ``added`` to each element of the result, in bytes, needs registers beside the sums.
+    """
     return tuple(
         variant
         for family in FAMILIES
         for variant in _family_variants(
-            template_op, family.run_by(gpu), program, strides, fp32_precision
+            template_op, family.run_by(gpu).with_room(added), program, strides, fp32_precision
         )
     )
+
+
+def added_bytes(kernel: Kernel, program: Program, strides: Strides) -> int:
+    """The bytes that the epilogue of a product loads for each element, as residuals."""
+    product = kernel.template_op
+    assert isinstance(product, Matmul)
+    read = {
+        (access.buffer, access.offset(strides))
+        for access in accesses(kernel)
+        if not access.is_store and access.member is not kernel.members[0]
+    }
+    whole = [name for name, offset in read if {product.m, product.n} <= axes_in((offset,))]
+    return sum(program.buffers[name].dtype.itemsize for name in whole)
 
 
 def _family_variants(
@@ -213,6 +243,11 @@ def _family_variants(
     chosen[-1] = (chosen[-1][0], None)
     for (tile, *others), limit in chosen:
         yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
+
+
+def _has_room(tile: MatmulTile, added: int) -> bool:
+    elements = tile.m * tile.n // (WARP * tile.num_warps)
+    return elements * (DType.FLOAT32.itemsize + added) <= MOST_HELD
 
 
 def _with_tf32(costs: Iterable[Cost]) -> Iterator[Cost]:

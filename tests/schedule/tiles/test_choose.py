@@ -188,3 +188,27 @@ def test_measured_attention_tiles_are_left_alone() -> None:
     (kernel,) = scheduled(Heads(), x).schedule.kernels
     tiles = [v.tile for v in kernel.variants if isinstance(v.tile, AttentionTile)]
     assert tiles[0] == AttentionTile(128, 32, 8, 3) and tiles[1] == AttentionTile(64, 64, 4, 3)
+
+
+class Residuals(nn.Module):
+    """A linear layer of 640 channels whose result is added to some tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2560, 640, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        total = self.linear(x)
+        for other in others:
+            total = other + total
+        return total
+
+
+@pytest.mark.parametrize(("residuals", "has_most"), [(0, True), (1, True), (2, False)])
+def test_sums_leave_registers_for_what_is_added(residuals: int, has_most: bool) -> None:
+    rows = torch.zeros(4096, 2560, dtype=torch.bfloat16)
+    others = [torch.zeros(4096, 640, dtype=torch.bfloat16) for _ in range(residuals)]
+    (kernel,) = scheduled(Residuals(), rows, *others).on(90).kernels
+    tiles = [tile for variant in kernel.variants for tile in variant.tiles if variant.takes(90)]
+    sums = [t.m * t.n // t.num_warps // 32 for t in tiles if isinstance(t, MatmulTile)]
+    assert (max(sums) == 128) == has_most

@@ -15,7 +15,7 @@ B = Var("b", 1, 8192)
 
 
 def product(
-    m: Size, n: int, k: int, operand: DType, given: DType | None = None
+    m: Size, n: int, k: int, operand: DType, given: DType | None = None, added: int = 0
 ) -> tuple[Variant, ...]:
     """The variants of ``x @ w.T``; ``given`` is the type of x in memory, if another."""
     w = Writer((B,))
@@ -24,7 +24,7 @@ def product(
     factors = load(x, rows, depth), load(weight, columns, depth)
     template_op = Matmul("y", (), rows, columns, depth, *factors, operand)
     strides = {"x": (Int.of(k), Int.of(1)), "w": (Int.of(k), Int.of(1))}
-    return matmul_variants(template_op, w.program(), strides, H200)
+    return matmul_variants(template_op, w.program(), strides, H200, added=added)
 
 
 def chosen(variants: tuple[Variant, ...], arch: int, rows: int) -> MatmulTile:
@@ -54,6 +54,14 @@ def test_few_rows_take_flat_tiles_and_many_rows_tall_ones() -> None:
     variants = product(B, 4096, 4096, BF16)
     few, many = chosen(variants, 90, 1), chosen(variants, 90, 8192)
     assert few.m == 16 < many.m
+
+
+@pytest.mark.parametrize("added", [2, 4, 6])
+def test_residuals_have_registers_beside_the_sums(added: int) -> None:
+    """Of 255 registers a few hold addresses."""
+    tiles = [tile for v in product(4096, 4096, 4096, BF16, added=added) for tile in v.tiles]
+    assert all(t.m * t.n // (32 * t.num_warps) * (4 + added) <= 768 for t in tiles)
+    assert (chosen(product(4096, 4096, 4096, BF16, added=added), 90, 4096).n == 256) == (added == 2)
 
 
 def test_a_fixed_number_of_rows_needs_one_tile_for_an_architecture() -> None:
