@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -114,6 +115,14 @@ def plain_conv(size: tuple[int, ...], **options: int) -> Case:
     return Case(f"conv-{text}", module, (floats(*size).bfloat16(),))
 
 
+def between_layers(channels: int, size: tuple[int, int], **options: Any) -> Case:
+    """A convolution whose image may have its channels innermost."""
+    first, last = nn.Conv2d(3, channels, 1), nn.Conv2d(channels, 5, 1)
+    module = nn.Sequential(first, nn.Conv2d(channels, channels, **options), nn.SiLU(), last)
+    text = "-".join(f"{key}{value}" for key, value in options.items())
+    return Case(f"between-{channels}-{text}", module, (floats(1, 3, *size),))
+
+
 def pool(kind: str, size: tuple[int, ...], *sizes: int, **options: object) -> Case:
     """Pooling: windows that reach over borders, and rows longer than a block of lanes."""
     module = getattr(nn, kind)(*sizes, **options)
@@ -197,6 +206,23 @@ def cases() -> list[Case]:
                     (2, (8, 9), {"out_channels": 8, "kernel_size": 3, "stride": 2, "padding": 1}),
                     (2, (3, 2), {"out_channels": 4, "kernel_size": (1, 7), "padding": (0, 5)}),
                     (1, (131,), {"out_channels": 4, "kernel_size": 4, "padding": 3, "dilation": 2}),
+                )
+            ),
+            *(
+                conv(2, batch, size, in_channels=3, kernel_size=kernel, **options)  # wide images
+                for batch, size, kernel, options in (
+                    (1, (13, 61), 7, {"out_channels": 40, "stride": 2, "padding": 3}),
+                    (2, (5, 50), 3, {"out_channels": 130, "dilation": 2, "padding": (0, 2)}),
+                    (2, (8, 96), 4, {"out_channels": 16, "stride": 4}),
+                )
+            ),
+            *(
+                between_layers(channels, size, kernel_size=kernel, **options)
+                for channels, size, kernel, options in (
+                    (16, (9, 30), 5, {"padding": 2, "groups": 16}),
+                    (37, (7, 13), 3, {"padding": 2, "groups": 37, "stride": 2}),
+                    (20, (6, 19), (3, 7), {"padding": (1, 6), "groups": 20, "dilation": 2}),
+                    (20, (6, 33), 3, {"padding": 1}),
                 )
             ),
             plain_conv((2, 4, 9, 41), in_channels=4, out_channels=9, kernel_size=3, padding=1),

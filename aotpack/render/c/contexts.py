@@ -37,7 +37,9 @@ class RunCopy:
     Lines go before all loops (``setup``), into the loops over rows of ``s``, rows of ``k``, columns
     of ``s`` and columns of ``k``. With a ``window`` (low, high) along a run, elements are 0 outside
     of it; where it ``slides`` by whole columns, rows between two that are inside are inside too.
-    ``copied`` elements are contiguous in a float32 buffer.
+    ``copied`` elements are contiguous in a float32 buffer. With a number as ``step`` neighbouring
+    rows that are inside lie so far apart, and all have their elements at the same places, in
+    ``k_rows`` runs: they are read where they are.
     """
 
     s_row: str
@@ -52,6 +54,8 @@ class RunCopy:
     window: tuple[str, str]
     slides: bool
     copied: bool
+    step: str = ""
+    k_rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from aotpack.render.c.products.levels import (
 )
 from aotpack.render.c.products.operand_roles import Operand, row_stride
 from aotpack.render.c.products.split import Split, indices, split
+from aotpack.render.c.products.windows import window_step
 from aotpack.render.c.window import limit_texts, slides, window
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, store_results
@@ -123,6 +124,7 @@ def copied_runs(
         text = C.address(pointer, nest.emitter.index(builder.offset(value)))
     else:
         text = factor_text(nest.emitter, value, operand)
+    step = window_step(builder, value, found, s, k) if copied else None
     return RunCopy(
         s_row="s_row",
         s_column=names[s.column],
@@ -136,6 +138,8 @@ def copied_runs(
         window=limits,
         slides=is_linear,
         copied=copied,
+        step="" if step is None else str(step),
+        k_rows="1" if k.row is None else extent_text(builder, k.row.extent),
     )
 
 
