@@ -10,6 +10,7 @@ from aotpack.emit import Inputs
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType, read_cast
 from aotpack.ir.golden import SIZE
+from aotpack.ir.ops.quantization import Quantization, read_quantization
 from aotpack.ir.user_passes import UserPass, read_passes
 from aotpack.render import FIRST_FORMS
 from aotpack.schedule import Partition
@@ -40,7 +41,8 @@ class Source:
 class BuildOptions:
     """The options of a build, from the command line or Python.
 
-    ``dtype`` casts weights and floating inputs first, ``strict`` is torch.export's strict mode.
+    ``dtype`` casts weights and floating inputs first; then ``quantize`` makes codes of weights.
+    ``strict`` is torch.export's strict mode.
     ``check_indices`` asserts that positions read from data are in range.
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
     "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
@@ -54,6 +56,7 @@ class BuildOptions:
 
     targets: tuple[Target, ...] = ()
     dtype: DType | None = None
+    quantize: Quantization | None = None
     strict: bool = False
     check_indices: bool = False
     passes: tuple[UserPass, ...] = ()
@@ -91,6 +94,7 @@ class BuildOptions:
 
 def shared_options(
     dtype: Any,
+    quantize: str | None,
     passes: Iterable[UserPass],
     fallback: str,
     partition: Partition | None,
@@ -103,6 +107,7 @@ def shared_options(
     """Read the options that ``build`` and ``compile`` share."""
     return BuildOptions(
         dtype=read_cast(dtype),
+        quantize=read_quantization(quantize),
         strict=strict,
         check_indices=check_indices,
         passes=read_passes(passes),

@@ -70,6 +70,11 @@ class PackageBuild(ABC):
     def fallbacks(self) -> tuple[str, ...]:
         """The operators that torch will run, with reasons."""
 
+    @property
+    @abstractmethod
+    def quantized(self) -> tuple[str, ...]:
+        """The layers that ``quantize`` changed, with their errors."""
+
     @cached_property
     def precompiled(self) -> Precompiled:
         """The binaries for each target."""
@@ -132,6 +137,11 @@ class Build(PackageBuild):
         """The operators that torch will run, with reasons."""
         return self.lowered.fallbacks
 
+    @property
+    def quantized(self) -> tuple[str, ...]:
+        """The layers that ``quantize`` changed, with their errors."""
+        return self.traced.quantized
+
 
 @dataclass(frozen=True)
 class MethodsBuild(PackageBuild):
@@ -164,6 +174,11 @@ class MethodsBuild(PackageBuild):
         each = (line for one in self.lowered.methods.values() for line in one.fallbacks)
         return tuple(dict.fromkeys(each))
 
+    @property
+    def quantized(self) -> tuple[str, ...]:
+        """The layers that ``quantize`` changed, with their errors."""
+        return next(iter(self.traced.methods.values())).quantized
+
 
 def build_of(
     source: Source, options: BuildOptions, hook: Instrumentation | None = None
@@ -187,6 +202,7 @@ def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
         name=source.name,
         version=source.version,
         dtype=options.dtype,
+        quantize=options.quantize,
         strict=options.strict,
         check_indices=options.check_indices,
         whole=frozenset(LOWERINGS),
@@ -273,6 +289,7 @@ def build(
     candidates: int = 1,
     tuning: str | Path | None = None,
     dtype: str | torch.dtype | None = None,
+    quantize: str | None = None,
     strict: bool = False,
     deterministic: bool = False,
     passes: Iterable[UserPass] = (),
@@ -285,12 +302,11 @@ def build(
 ) -> Path:
     """Package a module, or methods by name, as one wheel in the folder ``out``; returns its path.
 
-    It has ``candidates`` forms of each kernel; ``tuning`` is a file of ``aotpack tune``. ``dtype``
-    is "bfloat16" or ``torch.bfloat16``. Others are those of ``BuildOptions``, ``golden`` in MB.
+    ``tuning`` is a file of ``aotpack tune``, ``golden`` in MB; others are as in ``BuildOptions``.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
     exact = strict, check_indices, deterministic, precision, fp32_precision
-    how = shared_options(dtype, passes, fallback, partition, *exact)
+    how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
     made = build_of(_source(module, args, kwargs, dynamic_shapes, name, version), how)
@@ -310,6 +326,7 @@ def compile(
     device: int | None = None,
     jobs: int | None = None,
     dtype: str | torch.dtype | None = None,
+    quantize: str | None = None,
     strict: bool = False,
     deterministic: bool = False,
     fallback: str = "error",
@@ -329,7 +346,7 @@ def compile(
     """
     chosen = Target.parse(target)
     exact = strict, check_indices, deterministic, precision, fp32_precision
-    how = shared_options(dtype, passes, fallback, partition, *exact)
+    how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = build_of(_source(module, args, kwargs, dynamic_shapes), options)
     precompiled = _with_resident_weights(made.precompiled)

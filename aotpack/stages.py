@@ -141,6 +141,7 @@ class Graph:
 class Traced(Product):
     graph: Graph
     golden: Golden
+    quantized: tuple[str, ...] = ()  # a line for each layer of the package
 
     def as_text(self) -> str:
         graph = self.graph

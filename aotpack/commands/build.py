@@ -160,6 +160,7 @@ def _summary(made: "PackageBuild") -> list[str]:
     targets, host = made.precompiled.targets, made.precompiled.host
     lines += [f"runs on: {line}" for line in runs_on(targets, host)]
     lines += [f"not on: {line}" for line in not_on(targets, host)]
+    lines += [f"{made.options.quantize}: {line}" for line in made.quantized]
     return lines + [f"through torch: {line}" for line in made.fallbacks]
 
 
@@ -177,6 +178,7 @@ def _facts(made: "PackageBuild", notes: list[str]) -> dict[str, Any]:
         "not_on": not_on(made.precompiled.targets, made.precompiled.host),
         "kernels": len(made.rendered.kernels),
         "through_torch": list(made.fallbacks),
+        "quantized": list(made.quantized),
         "seconds": {stage: round(time, 3) for stage, time in made.hook.seconds.items()},
         "notes": notes,
     }

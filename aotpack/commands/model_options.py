@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import CAST_TYPES, read_cast
+from aotpack.ir.ops.quantization import Quantization, read_quantization
 
 if TYPE_CHECKING:
     from aotpack.pipeline import BuildOptions, Source
@@ -23,12 +24,7 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         metavar="ARG:AXIS=NAME[LOW:HIGH]",
         help="a dynamic dimension, such as x:0=batch[1:64]; without a range, from 1 on; repeatable",
     )
-    parser.add_argument(
-        "--dtype",
-        type=_cast_name,
-        choices=tuple(map(str, CAST_TYPES)),
-        help="cast weights and floating inputs first",
-    )
+    _add_weight_types(parser)
     parser.add_argument("--strict", action="store_true", help="torch.export's strict mode")
     parser.add_argument(
         "--deterministic",
@@ -59,6 +55,21 @@ def trace_options_given(options: argparse.Namespace) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in differing]
 
 
+def _add_weight_types(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--dtype",
+        type=_cast_name,
+        choices=tuple(map(str, CAST_TYPES)),
+        help="cast weights and floating inputs first",
+    )
+    parser.add_argument(
+        "--quantize",
+        type=_quantization,
+        metavar="int8|int4|fp8[:group=N]",
+        help="weights of linear layers and embeddings as codes with scales (int4: groups of 128)",
+    )
+
+
 def _add_precisions(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--precision",
@@ -78,6 +89,14 @@ def _cast_name(text: str) -> str:
     """The name of a type, for argparse."""
     try:
         return str(read_cast(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _quantization(text: str) -> Quantization | None:
+    """A way to quantise, for argparse."""
+    try:
+        return read_quantization(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -122,6 +141,7 @@ def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
 
     return BuildOptions(
         dtype=read_cast(options.dtype),
+        quantize=options.quantize,
         strict=options.strict,
         fallback=options.fallback,
         deterministic=options.deterministic,

@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from aotpack.errors import UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.golden import SIZE
+from aotpack.ir.ops.quantization import Quantization
 from aotpack.stages import Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
@@ -33,6 +34,7 @@ from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_parameters
+from aotpack.trace.quantize.layers import quantize
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
 
@@ -43,7 +45,8 @@ Exported: TypeAlias = tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec,
 class TraceOptions:
     """What holds for all methods of a package.
 
-    ``dtype`` casts weights and floating inputs first. ``check_indices`` asserts that indices read
+    ``dtype`` casts weights and floating inputs first, ``quantize`` makes codes of weights.
+    ``check_indices`` asserts that indices read
     from data are in range. Operators not in ``whole`` are decomposed where torch can (None: no
     operator is). ``refusal`` says why an operator has no lowering, or None if it has one: errors
     list the former too. ``triton`` runs models that launch Triton kernels. ``reserved`` are names
@@ -55,6 +58,7 @@ class TraceOptions:
     name: str
     version: str
     dtype: DType | None = None
+    quantize: Quantization | None = None
     strict: bool = False
     check_indices: bool = False
     whole: frozenset[str] | None = None
@@ -111,12 +115,16 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     given = {name: _given(name, method, options) for name, method in methods.items()}
     modules = {n: one.module for n, one in given.items() if isinstance(one.module, nn.Module)}
     runs = evaluation_copies(modules, options.dtype, copies)
+    lines = quantize(map(root_of, runs.values()), options.quantize, options.name)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
     if [*methods] == [""]:
-        return {"": found[""].traced}
+        return {"": replace(found[""].traced, quantized=lines)}
     check_other_methods(options.name, {n: one.call for n, one in found.items() if one.call})
-    own = {n: (one.traced, memory_of_names(one.program)) for n, one in found.items()}
+    own = {
+        n: (replace(one.traced, quantized=lines), memory_of_names(one.program))
+        for n, one in found.items()
+    }
     return with_common_names(options.name, own)  # programs live: no address stands for two tensors
 
 
@@ -127,7 +135,7 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
         raise UsageError(f"tracing {label}: the example inputs are a tensor; give a tuple: (x,)")
     module, example = module_of(label, method.function), (tuple(args), dict(kwargs or {}))
     if isinstance(module, ExportedProgram):
-        _refuse_changes(label, method.dynamic_shapes, options.dtype, options.strict)
+        _refuse_changes(label, method.dynamic_shapes, options)
     else:
         check_caches(label, module)
         check_values(label, module, example)
@@ -199,8 +207,13 @@ def _export(
         before.restore()
 
 
-def _refuse_changes(name: str, dynamic_shapes: Any, dtype: DType | None, strict: bool) -> None:
-    given = {"dynamic shapes": dynamic_shapes, "dtype": dtype, "strict mode": strict}
+def _refuse_changes(name: str, dynamic_shapes: Any, options: TraceOptions) -> None:
+    given = {
+        "dynamic shapes": dynamic_shapes,
+        "dtype": options.dtype,
+        "quantization": options.quantize,
+        "strict mode": options.strict,
+    }
     for option in [option for option, value in given.items() if value]:
         raise UsageError(
             f"tracing {name}: {option} given for a program that is already exported; its sizes, "

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
@@ -20,6 +21,8 @@ from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 
 MOST_OPS = 8
+DECODING = ("shift_right", *(f"of_{dtype}_code" for dtype in FORMATS))
+"""Operators of quantised weights: a few instructions, for half a byte or one that is read."""
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
 MOST_READ = 1.1  # bytes for each byte that is not written
 
@@ -53,8 +56,8 @@ def _is_cheap(operation: Pointwise) -> bool:
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
-    cheap = all(OPS[value.op].cost is Cost.ONE or value.op in ROUNDINGS for value in applied)
-    return plain and len(applied) <= MOST_OPS and cheap
+    others = [value.op for value in applied if OPS[value.op].cost is not Cost.ONE]
+    return plain and len(applied) <= MOST_OPS and {*others} <= {*ROUNDINGS, *DECODING}
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:

@@ -32,7 +32,7 @@ from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect
-from aotpack.ir.values import Apply, Const, Load, walk
+from aotpack.ir.values import Apply, Const, IndexValue, Load, walk
 from aotpack.schedule.program.merge_products import SHORTEST_SUM
 
 MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
@@ -96,10 +96,12 @@ def _is_plain(template_op: Matmul) -> bool:
     depth = template_op.k.extent.constant
     if template_op.batch or depth is None or depth < SHORTEST_SUM:
         return False
-    if not all(isinstance(v, (Load, Apply, Const)) for v in walk((template_op.rhs,))):
+    inner = walk((template_op.rhs,))
+    if not all(isinstance(v, (Load, Apply, Const, IndexValue)) for v in inner):
         return False
-    loads = _loads(template_op)
-    leaves = (leaf for load in loads for part in load.index for leaf in part.leaves())
+    places = [part for v in inner if isinstance(v, Load) for part in v.index]
+    places += [v.index for v in inner if isinstance(v, IndexValue)]
+    leaves = (leaf for place in places for leaf in place.leaves())
     return not any(isinstance(leaf, Indirect) for leaf in leaves)
 
 

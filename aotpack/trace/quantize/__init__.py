@@ -1,0 +1,5 @@
+"""Quantised weights of linear layers and embeddings.
+
+``codes`` (weights as codes and scales, and back), ``layers`` (modules whose weight is made of
+codes, with the error of each).
+"""

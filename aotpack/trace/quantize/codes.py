@@ -1,0 +1,88 @@
+"""Weights as codes with scales, and the torch code by which a model makes weights of them.
+
+A row is cut into groups, each with a scale, of the weight's type. Scales are rounded before codes
+are chosen. Two codes of 4 bits are one byte: the first half of a row is in the low bits, the other
+in the high ones, so neighbours in memory are neighbours in a row.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from aotpack.ir.ops.quantization import Quantization
+
+LARGEST = {"int8": 127.0, "int4": 7.0, "fp8": 448.0}  # of the codes
+LOW_BITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """Codes and scales, (rows, groups), of a weight."""
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+
+
+def group_of(quantization: Quantization, columns: int) -> int:
+    return quantization.group or columns
+
+
+def refusal(weight: torch.Tensor, quantization: Quantization) -> str | None:
+    """Why a weight has no codes, or None if it has."""
+    columns = weight.shape[1]
+    group = group_of(quantization, columns)
+    if columns % group:
+        return f"{columns} columns are no multiple of the group of {group}"
+    if quantization.kind == "int4" and columns % 2:
+        return f"{columns} columns do not fill bytes of two codes"
+    return None
+
+
+def quantized(weight: torch.Tensor, quantization: Quantization) -> Quantized:
+    """The codes nearest to a weight, (rows, columns), scaled by the largest of each group."""
+    wide = weight.detach().float()
+    rows, columns = wide.shape
+    grouped = wide.view(rows, -1, group_of(quantization, columns))
+    largest = LARGEST[quantization.kind]
+    scales = (grouped.abs().amax(2) / largest).to(weight.dtype)
+    steps = torch.where(scales > 0, scales, 1).float()[:, :, None]
+    codes = (grouped / steps).clamp(-largest, largest).view(rows, columns)
+    if quantization.kind == "fp8":
+        return Quantized(codes.to(torch.float8_e4m3fn), scales)
+    whole = codes.round().to(torch.int8)
+    return Quantized(packed(whole) if quantization.kind == "int4" else whole, scales)
+
+
+def packed(codes: torch.Tensor) -> torch.Tensor:
+    """Codes from -8 to 7, two in a byte."""
+    low, high = codes.chunk(2, dim=1)
+    return (low & LOW_BITS - 1) | (high << 4)
+
+
+def unpacked(codes: torch.Tensor) -> torch.Tensor:
+    """The codes, a byte each.
+
+    The low half is multiplied by 16, the high one by 1: so the sign stands where it is in a byte.
+    """
+    rows, half = codes.shape
+    factors = LOW_BITS - (LOW_BITS - 1) * torch.arange(2)
+    halves = codes[:, None, :] * factors.to(torch.int8)[None, :, None]
+    return (halves >> 4).view(rows, 2 * half)
+
+
+def weight_of(
+    codes: torch.Tensor, scales: torch.Tensor, kind: str, dtype: torch.dtype
+) -> torch.Tensor:
+    """The weight that codes and scales stand for."""
+    of_kind: Callable[[torch.Tensor], torch.Tensor] = unpacked if kind == "int4" else _same
+    wide, steps = of_kind(codes).to(dtype), scales.to(dtype)
+    if scales.shape[1] == 1:
+        return wide * steps
+    rows, columns = wide.shape
+    grouped = wide.view(rows, scales.shape[1], -1) * steps[:, :, None]
+    return grouped.view(rows, columns)
+
+
+def _same(codes: torch.Tensor) -> torch.Tensor:
+    return codes

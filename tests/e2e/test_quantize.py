@@ -1,0 +1,144 @@
+"""``quantize``: weights are stored as codes and widened in the loads of products."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack import Method
+from aotpack.cli import main
+from aotpack.errors import UsageError
+from aotpack.ir.ops.quantization import read_quantization
+from aotpack.ir.program import targets
+from aotpack.options import BuildOptions, Source
+from aotpack.pipeline import build_of
+from aotpack.target import parse_targets
+
+KINDS = {"int8": 1.0, "int4": 0.5, "fp8": 1.0, "int8:group=32": 1.0, "int4:group=16": 0.5}
+"""Bytes of a code."""
+
+
+class Tied(nn.Module):
+    """An embedding, two products, and the embedding's weight again as a product's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.up, self.down = (
+            nn.Embedding(40, 256),
+            nn.Linear(256, 384),
+            nn.Linear(384, 256),
+        )
+        self.head = nn.Linear(256, 40, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.down(torch.relu(self.up(self.embed(ids)))))
+
+
+def rounded(weight: torch.Tensor, quantize: str) -> torch.Tensor:
+    """The weight that codes stand for, by definition."""
+    kind, _, group = quantize.partition(":group=")
+    largest = {"int8": 127, "int4": 7, "fp8": 448}[kind]
+    length = int(group) if group else (128 if kind == "int4" else weight.shape[1])
+    parts = weight.detach().unflatten(1, (-1, length))
+    scale = parts.abs().amax(-1, keepdim=True) / largest
+    steps = (parts / scale).clamp(-largest, largest)
+    steps = steps.to(torch.float8_e4m3fn).float() if kind == "fp8" else steps.round()
+    return (steps * scale).flatten(1)
+
+
+def reference(model: nn.Module, quantize: str) -> nn.Module:
+    made = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in {
+            id(w): w for name, w in made.named_parameters() if "weight" in name
+        }.values():
+            weight.copy_(rounded(weight, quantize))
+    return made
+
+
+@pytest.fixture
+def model() -> Tied:
+    torch.manual_seed(0)
+    return Tied().eval()
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int4:group=16", "fp8"])
+def test_results_are_those_of_rounded_weights(model, quantize):
+    ids = torch.arange(3)
+    packaged = aotpack.compile(model, (ids,), quantize=quantize, target="cpu")
+    wanted = reference(model, quantize)(ids)
+    torch.testing.assert_close(packaged(ids), wanted, rtol=1e-4, atol=1e-5)
+    assert (wanted - model(ids)).abs().max() > 1e-4  # which are others
+    assert isinstance(model.up.weight, nn.Parameter)  # and the module is as it was
+
+
+@pytest.mark.parametrize(("quantize", "rows"), [("int4", 1), ("fp8", 3)])
+def test_triton_kernels_widen_codes_as_they_load(model, quantize, rows):
+    ids = torch.arange(rows)
+    packaged = aotpack.compile(model, (ids,), quantize=quantize, target="interpreter")
+    wanted = reference(model, quantize)(ids)
+    torch.testing.assert_close(packaged(ids), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantize", KINDS)
+def test_no_weight_is_stored_wide(model, quantize):
+    """Neither by a launch nor by the weight program, and each code is stored once."""
+    how = BuildOptions(targets=parse_targets("sm_90"), quantize=read_quantization(quantize))
+    made = build_of(Source(model, (torch.arange(2),)), how)
+    program = made.scheduled.on(90).program
+    assert program.weight_program is None
+    assert len([name for one in program.operations for name in targets(one)]) < 10
+    assert sum(weight.name.endswith("codes") for weight in made.scheduled.weights) == 3
+    wide = 256 * (40 + 384 + 384)
+    codes = sum(w.data.nbytes for w in made.scheduled.weights if w.name.endswith("codes"))
+    assert codes == wide * KINDS[quantize]
+
+
+def test_each_layer_has_its_error_in_the_summary_of_a_build(tmp_path, capsys):
+    (tmp_path / "tied.py").write_text(
+        "import torch\nfrom torch import nn\ntorch.manual_seed(0)\n"
+        "model = nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 24), nn.Linear(24, 8))\n"
+        "example_inputs = (torch.ones(1, 64),)\n"
+    )
+    command = ["build", str(tmp_path / "tied.py"), "-o", str(tmp_path), "--target", "cpu"]
+    assert main([*command, "--quantize", "int4:group=32"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("int4")]
+    assert [line.split(": ")[1] for line in lines] == ["0", "1", "2"]
+    assert "of the weight's norm, 1,280 bytes of 8,192" in lines[0]
+    assert lines[2].endswith("kept, 24 columns are no multiple of the group of 32")
+
+
+def test_methods_share_codes(model):
+    def entry(module: Any) -> Method:
+        return Method(module, (torch.arange(2),))
+
+    methods = {"whole": entry(model), "embedding": entry(model.embed)}
+    packaged = aotpack.compile(methods, quantize="int8", target="cpu")
+    wanted = rounded(model.embed.weight, "int8")[:2]
+    torch.testing.assert_close(packaged.embedding(torch.arange(2)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "message"),
+    [
+        ("int3", "quantize='int3'; accepted: int8, int4, fp8"),
+        ("int4:group=24", "a power of 2: int4:group=128"),
+        ("int8:size=32", "quantize='int8:size=32'; accepted"),
+        ("int4:group=512", "finds no layer: .*up: kept, 256 columns are no multiple .* 512"),
+    ],
+)
+def test_other_ways_are_refused(model, quantize, message):
+    with pytest.raises(UsageError, match=message):
+        aotpack.compile(model, (torch.arange(2),), quantize=quantize, target="cpu")
+
+
+def test_exported_programs_are_refused(model):
+    program = torch.export.export(model, (torch.arange(2),))
+    with pytest.raises(
+        UsageError, match="quantization given for a program that is already exported"
+    ):
+        aotpack.compile(program, (), quantize="int8", target="cpu")
