@@ -28,6 +28,7 @@ OF_A_LANE = (7, 4, 2)  # windows that slide along a line of an image
 OF_A_GROUP = (4, 2)  # sums of one window
 MOST_TERMS = 7 * 49  # of the windows of a lane: lines of a kernel
 VECTOR = 4  # neighbouring elements of each: more take registers that other warps need
+LONG_WINDOW = 36  # elements, beyond which two neighbours do (7x7: 51 us in place of 69)
 
 
 def unrolled_rows(
@@ -89,11 +90,12 @@ def _with_windows(
     tile: ReductionTile, line: Digit, counts: tuple[int, ...], x: Axis, gpu: Gpu
 ) -> ReductionTile:
     """The tile with windows that are neighbours along a digit, as many as leave enough lanes."""
+    vector = VECTOR if tile.r <= LONG_WINDOW else VECTOR // 2
     for windows in counts:
         lanes = x.extent // windows
         fills = typical(lanes) >= 2 * gpu.multiprocessors * WARP * WARPS
         if known_multiple(line.size, windows) and fills and windows * tile.r <= MOST_TERMS:
-            block = min(tile.x, WARP * WARPS * VECTOR)
+            block = min(tile.x, WARP * WARPS * vector)
             while block > WARP * WARPS and typical(lanes) < 2 * gpu.multiprocessors * block:
                 block //= 2
             return replace(tile, x=block, unroll=windows, apart=int(line.below))

@@ -212,3 +212,11 @@ def test_sums_leave_registers_for_what_is_added(residuals: int, has_most: bool) 
     tiles = [tile for variant in kernel.variants for tile in variant.tiles if variant.takes(90)]
     sums = [t.m * t.n // t.num_warps // 32 for t in tiles if isinstance(t, MatmulTile)]
     assert (max(sums) == 128) == has_most
+
+
+@pytest.mark.parametrize(("channels", "depth"), [(3, 16), (64, 32)])
+def test_float32_windows_of_few_channels_take_short_steps(channels: int, depth: int) -> None:
+    image = torch.zeros(8, channels, 56, 56)
+    kernels = scheduled(nn.Conv2d(channels, 64, 7, 2, 3), image).on(90).kernels
+    tiles = [v.tile for kernel in kernels for v in kernel.variants if v.takes(90)]
+    assert {tile.k for tile in tiles if isinstance(tile, MatmulTile)} == {depth}

@@ -103,6 +103,12 @@ def test_windows_slide_along_lines_whatever_the_number_of_images() -> None:
     assert texts and all(text.count("tl.load(conv2d_ptr + ") == 18 for text in texts)
 
 
+@pytest.mark.parametrize(("kernel", "rows"), [(5, 512), (7, 256)])
+def test_long_windows_leave_registers_to_other_warps(kernel: int, rows: int) -> None:
+    conv = nn.Conv2d(64, 64, kernel, padding=kernel // 2, groups=64).bfloat16()
+    assert f"tl.arange(0, {rows})" in window_of(conv, 8, 64, 112, 112)
+
+
 def test_channels_of_a_group_that_are_neighbours_have_lanes() -> None:
     model = depthwise(64, 3, torch.bfloat16, padding=1, share=4)
     text = window_of(model, 2, 64, 68, 68)
