@@ -184,6 +184,8 @@ _ARITHMETIC = {
     "mod": "remainder",
     "min": "minimum",
     "max": "maximum",
+    "truediv": "div",
+    "pow": "pow",
     "lt": "lt",
     "le": "le",
     "gt": "gt",
@@ -194,13 +196,15 @@ _ARITHMETIC = {
 
 
 _OF_INTEGERS = ("floordiv", "mod")  # for floats, Python raises on a zero divisor
+_OF_FLOATS = ("truediv", "pow")
 
 
 @lowering(*(f"operator.{name}" for name in _ARITHMETIC))
 def arithmetic(context: Context, a: Ref | Scalar, b: Ref | Scalar) -> None:
     """Python's arithmetic, on floats or on integers, which wrap at 64 bits."""
     name = context.node.op.removeprefix("operator.")
-    dtype = DType.FLOAT64 if _is_float(context, a) or _is_float(context, b) else DType.INT64
+    wide = name in _OF_FLOATS or _is_float(context, a) or _is_float(context, b)
+    dtype = DType.FLOAT64 if wide else DType.INT64
     if dtype.is_float and name in _OF_INTEGERS:
         raise CannotLower(f"{name} of a float is not computed; of integers it is")
 
@@ -232,6 +236,17 @@ def choice(context: Context, condition: Ref, a: Ref | Scalar, b: Ref | Scalar) -
     def value(index: Index) -> Value:
         left, right = (context.operand(part, index, dtype) for part in (a, b))
         return where(context.load(condition, ()), left, right)
+
+    context.pointwise(context.result(), value)
+
+
+@lowering("operator.float", "operator.sqrt")
+def of_float(context: Context, a: Ref | Scalar) -> None:
+    """A number as a float, or the root of one."""
+
+    def value(index: Index) -> Value:
+        number = context.operand(a, index, DType.FLOAT64)
+        return apply("sqrt", number) if context.node.op == "operator.sqrt" else number
 
     context.pointwise(context.result(), value)
 

@@ -17,6 +17,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.dynamic import LeafSpec
+from aotpack.trace.rounded_sizes import ROUNDINGS, whole_number
 
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
@@ -136,6 +137,8 @@ class Sizes:
             return product(map(self._convert, expr.args))
         if isinstance(expr, sympy.Pow) and expr.exp.is_Integer:
             return product([self._convert(expr.base)] * int(expr.exp))
+        if type(expr).__name__ in ROUNDINGS:
+            return whole_number(expr, self._convert)
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
             raise UnsupportedError(f"a size is computed with {type(expr).__name__} ({expr})")

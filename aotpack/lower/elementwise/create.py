@@ -33,23 +33,25 @@ lowering("aten.empty_permuted.default")(_filled(0))
 
 
 @lowering("aten.full.default")
-def full(c: Context, size: Arg, fill_value: Scalar, **_: Arg) -> None:
+def full(c: Context, size: Arg, fill_value: Ref | Scalar, **_: Arg) -> None:
     dtype = result_dtype(c)
-    c.pointwise(c.result(), lambda index: round_to(constant(fill_value, dtype), dtype))
+    c.pointwise(c.result(), lambda index: round_to(c.operand(fill_value, index, dtype), dtype))
 
 
 @lowering("aten.full_like.default")
-def full_like(c: Context, self: Ref, fill_value: Scalar, *, dtype: Arg = None) -> None:
+def full_like(c: Context, self: Ref, fill_value: Ref | Scalar, *, dtype: Arg = None) -> None:
     full(c, None, fill_value)
 
 
 @lowering("aten.new_full.default")
-def new_full(c: Context, self: Ref, size: Arg, fill_value: Scalar, *, dtype: Arg = None) -> None:
+def new_full(
+    c: Context, self: Ref, size: Arg, fill_value: Ref | Scalar, *, dtype: Arg = None
+) -> None:
     full(c, size, fill_value)
 
 
 @lowering("aten.scalar_tensor.default")
-def scalar_tensor(c: Context, s: Scalar, *, dtype: Arg = None) -> None:
+def scalar_tensor(c: Context, s: Ref | Scalar, *, dtype: Arg = None) -> None:
     full(c, None, s)
 
 

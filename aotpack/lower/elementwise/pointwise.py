@@ -186,22 +186,22 @@ def round_decimals(c: Context, self: Ref, *, decimals: int) -> None:
 
 
 @lowering("aten.add.Tensor", "aten.add.Scalar")
-def add(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Scalar = 1) -> None:
+def add(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Ref | Scalar = 1) -> None:
     _scaled_sum(c, "add", self, other, alpha)
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
-def sub(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Scalar = 1) -> None:
+def sub(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Ref | Scalar = 1) -> None:
     _scaled_sum(c, "sub", self, other, alpha)
 
 
 @lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
-def rsub(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Scalar = 1) -> None:
+def rsub(c: Context, self: Ref | Scalar, other: Ref | Scalar, alpha: Ref | Scalar = 1) -> None:
     _scaled_sum(c, "sub", other, self, alpha)
 
 
 def _scaled_sum(
-    c: Context, op: str, self: Ref | Scalar, other: Ref | Scalar, alpha: Scalar
+    c: Context, op: str, self: Ref | Scalar, other: Ref | Scalar, alpha: Ref | Scalar
 ) -> None:
     common = result_dtype(c)
     boolean = common is DType.BOOL and op == "add"
@@ -210,7 +210,7 @@ def _scaled_sum(
         a, b = c.operand(self, index, common), c.operand(other, index, common)
         if boolean:
             return apply("logical_or", a, b) if alpha != 0 else a
-        return apply(op, a, b if alpha == 1 else apply("mul", b, alpha))
+        return apply(op, a, b if alpha == 1 else apply("mul", b, c.operand(alpha, index, common)))
 
     c.pointwise(c.result(), value)
 

@@ -320,11 +320,12 @@ class OperatorReader(ControlReader):
     def _is_carried(self, number: fx.Node, known: dict[fx.Node, bool]) -> bool:
         """True for a number from a tensor or a loop, and numbers computed from one.
 
-        False for a size, though it may be read from a tensor.
+        False for a size, though it may be read from a tensor; true for a float of sizes.
         """
         if self._sizes.knows(number.meta.get("val")):
             return False
-        if number in self._refs or reads_number(number):
+        is_float = isinstance(number.meta.get("val"), torch.SymFloat)  # also one of sizes
+        if is_float or number in self._refs or reads_number(number):
             return True
         if number.target is operator.getitem:
             return number.all_input_nodes[0].target in CONTROL
