@@ -2,8 +2,7 @@
 
 Modules in reading order: ``trace`` (the entry) with ``methods`` (several entries of a package) and
 ``names`` (of what they share), ``load`` (MODEL -> module and inputs) with
-``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` with
-``rounded_sizes`` (dynamic shapes),
+``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes),
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
 ``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels), ``complex_pairs``,
 ``conversions`` (the model's own), ``eager`` (runs on the example inputs), ``agreement`` (other

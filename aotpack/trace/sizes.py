@@ -17,7 +17,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.dynamic import LeafSpec
-from aotpack.trace.rounded_sizes import ROUNDINGS, whole_number
+from aotpack.trace.operators.rounded_sizes import ROUNDINGS, whole_number
 
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
