@@ -22,7 +22,7 @@ from torch.utils._sympy.functions import (
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
-from aotpack.trace.operators.rounded_sizes import whole_number
+from aotpack.trace.sizes import whole_number
 from tests.e2e.oracle import agree, compile_all
 
 SIZES = (4, 5, 13, 40)
