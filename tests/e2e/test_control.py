@@ -1,5 +1,6 @@
 """Branches and loops: what torch's own operators give, on every target (S:I3, I4)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -338,8 +339,8 @@ def slices_by_a_number(self, x, p):
     ]
 
 
-def divides_a_number(self, x, p):
-    return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * (i / 2)), (0, x))[1]
+def halves_a_number(self, x, p):
+    return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * math.floor(i / 2)), (0, x))[1]
 
 
 def draws(self, x, p):
@@ -354,7 +355,7 @@ def draws(self, x, p):
         (changes_a_buffer, r"aten.mul_.Tensor changes a tensor in place inside of a branch"),
         (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
         (slices_by_a_number, "is data, a number that a loop carries"),
-        (divides_a_number, "of numbers that are data, these are computed: add, sub"),
+        (halves_a_number, "of numbers that are data, these are computed: add, sub"),
         (draws, r"aten.rand.default|random"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
