@@ -1,9 +1,11 @@
 """Numbers that are read from tensors (``.item()``) are tensors without dimensions."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import aotpack
 from aotpack.errors import AotpackError
@@ -17,7 +19,9 @@ PLACES = torch.arange(12, dtype=torch.int32).reshape(4, 3)
 
 def floats(x: torch.Tensor, i: torch.Tensor) -> Any:
     total, mean = x.sum().item(), i.to(x.dtype).mean().item()
-    return x * total, 1 - total * 2 - x, x.clamp(max=mean), x / mean, torch.where(x > 3, x, mean)
+    divided = x * (1 / mean), torch.full((3,), total), torch.add(x, x, alpha=mean)
+    clamped = x.clamp(max=mean), torch.where(x > 3, x, mean)
+    return x * total, 1 - total * 2 - x, x / mean, *clamped, *divided
 
 
 def integers(x: torch.Tensor, i: torch.Tensor) -> Any:
@@ -41,9 +45,15 @@ def test_targets_agree(function: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x, i: torch.full((3,), x.sum().item()), "'fill_value' is data, a number .* tensor"),
+        (
+            lambda x, i: F.leaky_relu(x, x.sum().item()),
+            "'negative_slope' is data, a number",
+        ),
         (lambda x, i: (x, x.sum().item()), "the result has a number that depends on a size"),
-        (lambda x, i: x * (1 / x.sum().item()), "of numbers that are data, these are computed"),
+        (
+            lambda x, i: x * math.floor(x.sum().item()),
+            "of numbers that are data, these are",
+        ),
         (lambda x, i: x * (x.sum().item() % 2), "mod of a float is not computed"),
     ],
 )
