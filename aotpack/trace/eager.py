@@ -4,7 +4,7 @@ Both leave the weights as they are. The fused encoder kernels stay off, as they 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -45,26 +45,25 @@ def run_eagerly(
     module: nn.Module, program: ExportedProgram, example: Example, signature: Signature
 ) -> Tensors:
     """The tensors that the module returns, then the new values of those that it changes."""
-    args, kwargs = _copied(example)
-    with _unchanged(program, args, kwargs, signature, named_tensors(module)) as changed:
-        result = _called(module, args, kwargs, signature.name)
-        returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        return [tensor.clone() for tensor in (*returned, *changed)]
+    return run_in_turn([Call(module, program, example, signature)], nullcontext)[0]
 
 
-def run_in_turn(calls: Sequence["Call"], between: Between) -> Tensors:
-    """The same of the last call, in the state of those before; ``between`` is entered after each.
+def run_in_turn(calls: Sequence["Call"], between: Between) -> list[Tensors]:
+    """The same of each call, in the state that those before left; ``between`` is entered after one.
 
     Python values stay as calls leave them, and inputs are each call's own.
     """
-    first, *others = calls
-    if not others:
-        return first.run()
-    args, kwargs = _copied(first.example)
-    with _unchanged(first.program, args, kwargs, first.signature, named_tensors(first.module)):
-        _called(first.module, args, kwargs, first.signature.name)
+    call, *others = calls
+    args, kwargs = _copied(call.example)
+    weights = named_tensors(call.module)
+    with _unchanged(call.program, args, kwargs, call.signature, weights) as changed:
+        result = _called(call.module, args, kwargs, call.signature.name)
+        returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        results = [tensor.clone() for tensor in (*returned, *changed)]
+        if not others:
+            return [results]
         with between():
-            return run_in_turn(others, between)
+            return [results, *run_in_turn(others, between)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,8 @@ class Call:
     signature: Signature
 
     def run(self) -> Tensors:
-        return run_eagerly(self.module, self.program, self.example, self.signature)
+        """What it returns, then the new values of what it changes."""
+        return run_in_turn([self], nullcontext)[0]
 
     def turned(self) -> "Call":
         """On the same floating-point elements in the opposite order: what may be, still is."""

@@ -5,6 +5,7 @@ One deep copy holds the modules of all entries, so whatever they share stays sha
 
 import copy
 import functools
+import inspect
 import keyword
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,6 +70,21 @@ class BoundMethod(nn.Module):
         target: Any = method.__self__
         return kind(target)
 
+    @classmethod
+    def around(cls, module: nn.Module) -> Self:
+        """A module of its own whose calls are those of another, hooks and all."""
+
+        @functools.wraps(module.forward)
+        def forward(self: BoundMethod, *args: Any, **kwargs: Any) -> Any:
+            return self.__dict__["target"](*args, **kwargs)
+
+        own = inspect.signature(module.forward)
+        parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+        own = own.replace(parameters=[*parameters, *own.parameters.values()])
+        forward.__signature__ = own  # type: ignore[attr-defined]
+        kind: type[Self] = type(cls.__name__, (cls,), {"forward": forward})
+        return kind(module)
+
     def train(self, mode: bool = True) -> Self:
         """The target too, which is no part."""
         self.__dict__["target"].train(mode)
@@ -129,10 +145,11 @@ def evaluation_copies(
     modules: Mapping[str, nn.Module], dtype: DType | None, copies: HostCopies
 ) -> dict[str, nn.Module]:
     """Copies on the host in eval mode; they share the weights there, or have cast ones."""
-    distinct: dict[str, nn.Module] = {}
-    for label, module in modules.items():
-        is_again = any(module is one for one in distinct.values())
-        distinct[label] = copy.copy(module) if is_again else module  # a trace may change forward
+    roots = [id(root_of(module)) for module in modules.values()]
+    distinct = {
+        label: BoundMethod.around(module) if roots.count(id(module)) > 1 else module
+        for label, module in modules.items()  # a trace may change forward
+    }
     tensors = [t for one in distinct.values() for t in (*one.parameters(), *one.buffers())]
     memo: dict[int, Any] = {
         id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors

@@ -105,11 +105,15 @@ LOST: dict[str, tuple[dict[str, Forward], str]] = {
     ),
     "third method": (
         {"encode": counts, "step": copies, "decode": lambda m, x: x + m.object.length},
-        r"decode needs what encode and step leaves .*\n  .* the attribute object.length",
+        r"decode needs what encode and step leave .*\n  .* the attribute object.length",
+    ),
+    "later call": (
+        {"encode": counts, "decode": lambda m, x: x + (m.pos > 1)},
+        r"decode needs what encode leaves .*\n  encode changes the attribute pos",
     ),
     "back": (
         {"encode": lambda m, x: counts(m, x) + m.object.length, "step": copies},
-        r"encode needs what encode and step leaves .*\n  .* the attribute object.length",
+        r"encode needs what encode and step leave .*\n  .* the attribute object.length",
     ),
 }
 
@@ -119,6 +123,40 @@ def test_what_another_method_needs_is_refused_by_name(kind: str) -> None:
     methods, words = LOST[kind]
     with pytest.raises(TraceError, match=f"(?s)tracing m: the method {words}"):
         traced(**methods)
+
+
+class Both(nn.Module):
+    """A module that is both methods, by the size of its input."""
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__()
+        self.mem, self.keeps = torch.zeros(2), keeps
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] > 2:
+            return x + self.mem.sum()
+        if self.keeps:
+            self.mem = x * 2
+        return torch.rand_like(x) + x
+
+
+def test_a_module_given_twice_is_one_module() -> None:
+    def given(module: nn.Module) -> dict[str, Method]:
+        return {"encode": Method(module, (X,)), "decode": Method(module, (torch.ones(3),))}
+
+    with pytest.raises(TraceError, match=r"decode needs what encode .*\n.* the attribute mem anew"):
+        trace_methods(given(Both(keeps=True)), TraceOptions("m", "1"))
+    made = trace_methods(given(Both(keeps=False)), TraceOptions("m", "1"))
+    assert [spec.name for spec in made["encode"].graph.signature.inputs] == ["x", "seed"]
+
+
+def test_hooks_of_a_module_given_twice_are_called() -> None:
+    layer = Both(keeps=False)
+    layer.register_forward_pre_hook(lambda m, inputs: (inputs[0] * 2,))
+    big = torch.ones(3)
+    given = {"one": Method(layer, (big,)), "two": Method(layer, (big,))}
+    for one in trace_methods(given, TraceOptions("m", "1")).values():
+        assert "aten.mul.Tensor" in {node.op for node in one.graph.nodes}
 
 
 NOTES: dict[str, Tensor] = {}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,7 @@ class Part(nn.Module):
         self.last, self.n, self.table = torch.zeros(2), 0, None
         self._items, self.by_name = [], {"k": torch.zeros(2)}
         self.recent = deque([torch.zeros(2)], maxlen=1)
+        self.queue, self.array = deque([torch.zeros(2)] * 2, maxlen=2), np.zeros(1)
         self.object, self.slots, self.mode = SimpleNamespace(length=0), Slots(), "off"
 
     def forward(self, x: Tensor) -> Any:
@@ -147,7 +149,26 @@ def fails_later(m: Any, x: Tensor) -> Tensor:
     return x.reshape(2, m.n)
 
 
+def keeps_two(m: Any, x: Tensor) -> Tensor:
+    y = x - m.queue[0]
+    m.queue.append(x * 1)
+    return y
+
+
+def counts_to_three(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    return x + (m.n > 2)
+
+
+def writes_an_array(m: Any, x: Tensor) -> Tensor:
+    m.array[0] += 1
+    return x + float(m.array[0])
+
+
 LOST = {
+    "history": (keeps_two, r"assigns the attribute queue\[1\] anew"),
+    "third call": (counts_to_three, "the attribute n from 0 to 2"),
+    "array": (writes_an_array, "writes to the attribute array, a ndarray; keep a buffer"),
     "buffer": (
         assigns_a_buffer,
         r"assigns the buffer b anew; write self.b.copy_\(...\)\nA package",
@@ -421,7 +442,13 @@ def caches_what_is_written(m: Any, x: Tensor) -> Tensor:
     return x + first_of(m)
 
 
+def counts_in_the_class(m: Any, x: Tensor) -> Tensor:
+    Part.count = getattr(Part, "count", 0) + 1
+    return x + Part.count
+
+
 OUTSIDE = {
+    "class": (counts_in_the_class, "changes the class attribute Part.count from nothing"),
     "number": (counts_globally, r"changes the global variable COUNT from 0 to 1; keep a buffer"),
     "first": (keeps_the_first_globally, r"changes the global variable TABLES, a dict \(0 items"),
     "cache": (caches_what_is_written, r".*fills the cache of first_of"),
@@ -433,4 +460,4 @@ def test_state_outside_of_the_model_is_refused_and_put_back(kind: str) -> None:
     forward, words = OUTSIDE[kind]
     with pytest.raises(TraceError, match=HEAD + words):
         traced(forward, torch.tensor([1.0, 3.0]))
-    assert COUNT == 0 and not TABLES
+    assert COUNT == 0 and not TABLES and not hasattr(Part, "count")

@@ -4,13 +4,16 @@ Attributes of all modules and of objects in them, and what stands in lists, dict
 tensor is kept as the object that it is, with its memory: its values are not copied.
 """
 
+import copy
 import enum
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,6 +30,7 @@ _OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.device, torch.dtype)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 _CLOSED = (type, ModuleType, enum.Enum, torch.Tensor, *_FUNCTIONS, *_PLAIN)
+_ARRAYS = (np.ndarray, bytearray, array)  # of numbers
 _CONTAINERS = (dict, list, deque, tuple, set)
 ABSENT = object()
 
@@ -68,7 +72,10 @@ class _Holder:
     def changes(self) -> Iterator[Change]:
         """What differs now."""
         now, held = held_by(self.value), self.held
-        if self._is_container() and _has_other_items(held, now):
+        if isinstance(self.value, _ARRAYS):
+            if bytes(held) != bytes(now):
+                yield Change(self.path, self.local, self.kind, held, now)
+        elif self._is_container() and _has_other_items(held, now):
             is_deque = isinstance(self.value, deque)
             pair = (deque(held), deque(now)) if is_deque else (held, now)
             yield Change(self.path, self.local, self.kind, *pair)
@@ -91,7 +98,11 @@ class _Holder:
     def restore(self) -> None:
         """Put back what was in it."""
         value = self.value
-        if isinstance(value, (list, deque)):
+        if isinstance(value, np.ndarray):
+            value[...] = self.held
+        elif isinstance(value, (bytearray, array)):
+            value[:] = self.held
+        elif isinstance(value, (list, deque)):
             value.clear()
             value.extend(self.held)
         elif isinstance(value, set):
@@ -204,7 +215,8 @@ class Attributes:
         holder = _Holder(value, path, local, kind, held)
         self._holders.append(holder)
         inner = "attribute" if kind in _PARTS.values() else kind
-        for key, part in list(_items(held))[:_LONGEST]:
+        parts = [] if isinstance(value, _ARRAYS) else list(_items(held))[:_LONGEST]
+        for key, part in parts:
             if not isinstance(value, nn.Module) or key not in _OF_MODULES:
                 self._visit(part, *holder.step(key), depth + 1, inner)
             elif key in _PARTS:
@@ -222,6 +234,8 @@ def held_by(value: Any) -> Any:
     """A copy of what a value holds: a dict, a list, a tuple or a set; None if nothing."""
     if isinstance(value, tuple):
         return value
+    if isinstance(value, _ARRAYS):
+        return copy.copy(value)
     if isinstance(value, (list, deque)):
         return list(value)
     if isinstance(value, set):
@@ -242,7 +256,7 @@ def tensors_in(value: Any, depth: int = _DEEPEST) -> Iterator[torch.Tensor]:
     """The tensors that a value is or holds."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif depth:
+    elif depth and not isinstance(value, _ARRAYS):
         for _, part in list(_items(held_by(value) or ()))[:_LONGEST]:
             yield from tensors_in(part, depth - 1)
 
@@ -253,6 +267,8 @@ def is_alike(one: Any, other: Any, depth: int = _DEEPEST) -> bool:
         return False
     if isinstance(one, torch.Tensor):
         return one is other or difference(one, other) is None
+    if isinstance(one, _ARRAYS):
+        return bytes(one) == bytes(other)
     parts, others = held_by(one), held_by(other)
     if parts is None or isinstance(one, set) or not depth:
         return _is_same(one, other) or (isinstance(one, set) and one == other)

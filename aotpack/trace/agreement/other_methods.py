@@ -23,7 +23,12 @@ from aotpack.trace.agreement.attributes import (
 )
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.reads import Reads
-from aotpack.trace.agreement.second_call import disagreement, drawing_alike, is_watched
+from aotpack.trace.agreement.second_call import (
+    departures_in_turn,
+    disagreement,
+    drawing_alike,
+    is_watched,
+)
 from aotpack.trace.agreement.words import ADVICE, row
 from aotpack.trace.eager import Call, Tensors, run_in_turn
 from aotpack.trace.host.values import shown
@@ -59,9 +64,22 @@ class _Methods:
     before: Attributes
 
     def check(self) -> None:
-        for name, call in self.calls.items():
-            if self._run([call]).after:
-                self._check_after([name])
+        leaving = [name for name, call in self.calls.items() if self._run([call]).after]
+        for name in leaving:
+            self._check_after([name])
+        if leaving:
+            self._check_rounds()
+
+    def _check_rounds(self) -> None:
+        """Check more calls in turn: each method twice, then all in order, and back."""
+        names = [*self.calls]
+        order = [*(name for name in names for _ in range(2)), *names, *reversed(names)]
+        calls = [self.calls[name] for name in order]
+        calls[1::2] = [call.turned() for call in calls[1::2]]
+        for number, how, lost in departures_in_turn(calls, self.before):
+            name = order[number - 1]
+            earlier = [one for one in dict.fromkeys(order[: number - 1]) if one != name]
+            raise self._refusal(earlier, name, how, lost)
 
     def _check_after(self, names: list[str]) -> None:
         """Check each method after the named ones, and what follows where it leaves other values."""
@@ -125,7 +143,7 @@ class _Methods:
 
         try:
             with drawing_alike():
-                results = run_in_turn(calls, between)
+                results = run_in_turn(calls, between)[-1]
         except TraceError as failure:
             error = str(failure).partition(": ")[2]
         after = self.before.changes()
@@ -139,12 +157,13 @@ class _Methods:
     def _refusal(
         self, names: Sequence[str], name: str, how: str, lost: Sequence[Change]
     ) -> AnotherFunction:
-        earlier = " and ".join(names)
-        rows = shown(list(dict.fromkeys(row(one, earlier) for one in lost)))
+        earlier, they = " and ".join(names), " or ".join(names)
+        rows = shown(list(dict.fromkeys(row(one, they) for one in lost)))
+        leave = "leaves" if len(names) == 1 else "leave"
         return AnotherFunction(
-            f"tracing {self.package}: the method {name} needs what {earlier} leaves in Python, "
+            f"tracing {self.package}: the method {name} needs what {earlier} {leave} in Python, "
             f"which a package does not keep: after {earlier}, {how}\n  {rows}\n{ADVICE}. Or "
-            f"return the value from {earlier}, and pass it to {name} as an argument."
+            f"return the value from {they}, and pass it to {name} as an argument."
         )
 
 

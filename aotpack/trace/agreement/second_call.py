@@ -25,6 +25,8 @@ from aotpack.trace.changes import named_tensors
 from aotpack.trace.eager import Between, Call, Tensors, run_in_turn
 from aotpack.trace.host.values import shown
 
+_LATER = 3  # pairs of calls in turn
+
 
 def run_once(call: Call) -> Tensors:
     """The results; a model whose next call would need what this one leaves is refused."""
@@ -68,6 +70,7 @@ class _SecondCall:
         """
         self._check(self.call, is_example=True)
         self._check(self.call.turned(), is_example=False)
+        self._check_later()
 
     def _check(self, second: Call, *, is_example: bool) -> None:
         left = self._left(second)
@@ -86,6 +89,12 @@ class _SecondCall:
             lasting += [one for one in left.changes if one.path not in left.again]
         if how:
             raise _refusal(self.call.signature, how, lasting)
+
+    def _check_later(self) -> None:
+        """Refuse the model if a later call needs what those before left: a history, a count."""
+        calls = [self.call, self.call.turned()] * _LATER
+        for number, how, changes in departures_in_turn(calls, self.before):
+            raise _refusal(self.call.signature, f"at call {number} {how}", changes)
 
     def _left(self, second: Call) -> "_Left":
         left = _Left()
@@ -112,9 +121,43 @@ class _SecondCall:
     def _results(self, between: Between, second: Call) -> Tensors:
         try:
             with drawing_alike():
-                return run_in_turn([self.call, second], between)
+                return run_in_turn([self.call, second], between)[-1]
         finally:
             self.before.restore()
+
+
+def departures_in_turn(
+    calls: Sequence[Call], before: Attributes
+) -> Iterator[tuple[int, str, list[Change]]]:
+    """The calls, from 1 on, that need what those before left in Python; how; what was left."""
+    left, kept = _in_turn(calls, before, keeps=True)
+    _, packaged = _in_turn(calls, before, keeps=False)
+    for number, (wanted, found) in enumerate(zip(kept, packaged, strict=False)):
+        how = disagreement(calls[number], wanted, found, "a package")
+        if how:
+            yield number + 1, how, left[number - 1]
+
+
+def _in_turn(
+    calls: Sequence[Call], before: Attributes, *, keeps: bool
+) -> tuple[list[list[Change]], list[Tensors]]:
+    """What each call leaves, and the results of all; none if one fails."""
+    left: list[list[Change]] = []
+
+    @contextmanager
+    def between() -> Iterator[None]:
+        left.append(before.changes())
+        if not keeps:
+            before.restore()
+        yield
+
+    try:
+        with drawing_alike():
+            return left, run_in_turn(calls, between)
+    except TraceError:
+        return left, []
+    finally:
+        before.restore()
 
 
 def is_watched(call: Call) -> bool:

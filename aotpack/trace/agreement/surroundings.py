@@ -8,13 +8,17 @@ installed libraries count where they have a class of the model.
 import functools
 import sys
 import sysconfig
-from collections import OrderedDict, defaultdict, deque
+import threading
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -24,7 +28,9 @@ _LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "triton", "a
 }
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, deque, set)
-_PLAIN = (int, float, complex, str, bool, bytes, tuple, type(None), torch.Tensor)
+_ARRAYS = (np.ndarray, bytearray, array)
+_PLAIN = (int, float, complex, str, bool, bytes, tuple, type(None), torch.Tensor, *_ARRAYS)
+_HOLDERS = (SimpleNamespace, Counter, WeakKeyDictionary, WeakValueDictionary, threading.local)
 _FUNCTIONS = (FunctionType, MethodType, staticmethod, classmethod, property, functools.partial)
 CACHES: Any = type(functools.lru_cache(len))
 
@@ -138,6 +144,8 @@ class _Walk:
         for key in sorted(used & function.__globals__.keys()):
             value = function.__globals__[key]
             self._name(function.__globals__, key, key, "global variable")
+            if isinstance(value, type) and self._walks(value.__module__):
+                self._attributes(value, used)
             if isinstance(value, ModuleType) and self._walks(value.__name__):
                 for inner in sorted(used & vars(value).keys()):
                     self._name(vars(value), inner, f"{key}.{inner}", "global variable")
@@ -150,17 +158,24 @@ class _Walk:
             self.visit(value)
             if isinstance(value, tuple) and any(isinstance(one, _CONTAINERS) for one in value):
                 self._add({key: value}, key, f"{function.__name__}.{key}", "attribute")
-        if vars(function):
-            self._add({"": vars(function)}, "", function.__name__, "function")
+        self._add({"": vars(function)}, "", function.__name__, "function")
 
     def _class(self, kind: type) -> None:
+        """The attributes of a class, and those that its functions name, which it may get."""
         for base in kind.__mro__:
             if self._walks(base.__module__):
-                for key, value in vars(base).items():
-                    if not key.startswith("__"):
-                        self._name(base, key, f"{base.__name__}.{key}", "class attribute")
-                    else:
-                        self.visit(value)
+                values = list(vars(base).items())
+                codes = [one.__code__ for _, one in values if isinstance(one, FunctionType)]
+                self._attributes(base, {name for code in codes for name in _names_in(code)})
+                for key, value in values:
+                    self.visit(value)
+                    self._attributes(base, {key})
+                    self._attributes(kind, {key})
+
+    def _attributes(self, kind: type, keys: set[str]) -> None:
+        for key in sorted(keys):
+            if not key.startswith("__"):
+                self._name(kind, key, f"{kind.__name__}.{key}", "class attribute")
 
     def _name(self, owner: Owner, key: str, path: str, kind: str) -> None:
         value = Name(owner, key, path, kind).get(None)
@@ -173,7 +188,9 @@ class _Walk:
         self.names.setdefault((id(owner), key), Name(owner, key, path, kind))
 
     def _is_object(self, value: Any) -> bool:
-        """True for an object of a class that is walked."""
+        """True for an object of a class that is walked, or one that only holds others."""
+        if isinstance(value, _HOLDERS):
+            return True
         return not isinstance(value, (type, ModuleType)) and self._walks(type(value).__module__)
 
     def _walks(self, module: str | None) -> bool:

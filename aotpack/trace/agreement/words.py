@@ -1,8 +1,10 @@
 """What is said of a value that a call leaves in Python: where it stands, what to write instead."""
 
+from array import array
 from collections import deque
 from typing import Any
 
+import numpy as np
 import torch
 
 from aotpack.trace.agreement.attributes import ABSENT, Change
@@ -36,6 +38,8 @@ def row(change: Change, who: str = "forward") -> str:
             kind, sizes = type(after).__name__, f"{len(before)} items, then {len(after)}"
             rows = "write its rows with index_copy_"
             return f"{who} changes {what}, a {kind} ({sizes}); {buffer} instead, and {rows}"
+        case np.ndarray() | bytearray() | array() if type(before) is type(after):
+            return f"{who} writes to {what}, a {type(after).__name__}; {buffer} instead, and {copy}"
     told = f"from {_told(before)} to {_told(after)}"
     return f"{who} changes {what} {told}; keep tensors in its place"
 
