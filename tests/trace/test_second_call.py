@@ -1,10 +1,10 @@
 """Models that need Python values of the call before are refused; what changes nothing is not."""
 
 import warnings
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -461,3 +461,57 @@ def test_state_outside_of_the_model_is_refused_and_put_back(kind: str) -> None:
     with pytest.raises(TraceError, match=HEAD + words):
         traced(forward, torch.tensor([1.0, 3.0]))
     assert COUNT == 0 and not TABLES and not hasattr(Part, "count")
+
+
+class Makes(OrderedDict[str, Any]):
+    """A dict that makes what it is asked for, and cannot make all."""
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key)()
+
+
+MAKERS = Makes(table=lambda: torch.arange(2) * 0.5, other=lambda: 1 / 0)
+
+
+def makes_a_table(m: Any, x: Tensor) -> Tensor:
+    m.n += 1
+    return x + MAKERS["table"]
+
+
+class Cached:
+    @staticmethod
+    @lru_cache
+    def table(size: int) -> Tensor:
+        return torch.arange(size) * 0.5
+
+
+def takes_a_static_table(m: Any, x: Tensor) -> Tensor:
+    return x + Cached.table(x.shape[0])
+
+
+def takes_a_table_by_name(m: Any, x: Tensor, *, tables: dict[Any, Any] = {}) -> Tensor:  # noqa: B006
+    return x + tables.setdefault("table", torch.arange(x.shape[0]) * 0.5)
+
+
+def fills_what_is_bound(tables: dict[str, Tensor], m: Any, x: Tensor) -> Tensor:
+    return x + tables.setdefault("table", torch.arange(x.shape[0]) * 0.5)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [makes_a_table, takes_a_static_table, takes_a_table_by_name, partial(fills_what_is_bound, {})],
+)
+def test_tables_of_other_holders_are_accepted(forward: Callable[..., Any]) -> None:
+    traced(forward)
+    assert torch.equal(Part(forward)(ONES), torch.tensor([1.0, 1.5]))
+    assert list(MAKERS) == ["table", "other"]
+
+
+def hooks_a_part(m: Any, x: Tensor) -> Tensor:
+    m.register_forward_hook(lambda part, inputs, result: result + 1)
+    return x * 2
+
+
+def test_hooks_that_forward_registers_are_refused() -> None:
+    with pytest.raises(TraceError, match=HEAD + "changes the hook .* from nothing to a function"):
+        traced(hooks_a_part)

@@ -7,7 +7,7 @@ tensor is kept as the object that it is, with its memory: its values are not cop
 import copy
 import enum
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -17,14 +17,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from aotpack.trace.agreement.surroundings import CACHES, Name, surroundings
+from aotpack.trace.agreement.surroundings import Name, cache_in, surroundings
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.methods import BoundMethod, root_of
 
 _DEEPEST = 6  # attributes and items between a module and what is compared
 _LONGEST = 4096  # items of one container that are looked into
 _MOST = 300_000  # values in all
-_PARTS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+_PARTS = {
+    "_parameters": "parameter",
+    "_buffers": "buffer",
+    "_modules": "module",
+    "_forward_hooks": "hook",
+    "_forward_pre_hooks": "hook",
+}
 _OF_PARTS = frozenset({*_PARTS.values(), "attribute"})
 _OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.device, torch.dtype)
@@ -113,8 +119,9 @@ class _Holder:
                 object.__setattr__(value, key, one)
         else:
             own = value if isinstance(value, dict) else vars(value)
-            dict.clear(own)
-            dict.update(own, self.held)
+            kind = OrderedDict if isinstance(own, OrderedDict) else dict
+            kind.clear(own)
+            kind.update(own, self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ class _Named:
         if not _is_same(self.value, self.name.get(ABSENT)):
             self.name.put(self.value, ABSENT)
         if _filled(self.value) != self.filled:
-            self.value.cache_clear()
+            cache_in(self.value).cache_clear()
 
 
 class Attributes:
@@ -241,7 +248,7 @@ def held_by(value: Any) -> Any:
     if isinstance(value, set):
         return set(value)
     if isinstance(value, dict):
-        return dict(value)
+        return dict(dict.items(value))  # some make what they are asked for
     is_of_torch = type(value).__module__.partition(".")[0] == "torch"
     if isinstance(value, _CLOSED) or (is_of_torch and not isinstance(value, nn.Module)):
         return None
@@ -286,7 +293,8 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 def _filled(value: Any) -> int:
     """How often a cache of functools was filled; 0 for anything else."""
-    return value.cache_info().misses if isinstance(value, CACHES) else 0
+    cache = cache_in(value)
+    return 0 if cache is None else int(cache.cache_info().misses)
 
 
 def _items(held: Any) -> Iterator[tuple[Any, Any]]:

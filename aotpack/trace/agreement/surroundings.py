@@ -32,7 +32,7 @@ _ARRAYS = (np.ndarray, bytearray, array)
 _PLAIN = (int, float, complex, str, bool, bytes, tuple, type(None), torch.Tensor, *_ARRAYS)
 _HOLDERS = (SimpleNamespace, Counter, WeakKeyDictionary, WeakValueDictionary, threading.local)
 _FUNCTIONS = (FunctionType, MethodType, staticmethod, classmethod, property, functools.partial)
-CACHES: Any = type(functools.lru_cache(len))
+_CACHES: Any = type(functools.lru_cache(len))
 
 Owner: TypeAlias = dict[str, Any] | CellType | type
 
@@ -92,14 +92,25 @@ def without_caches(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Inside the block, functions with a cache compute anew, of sizes that no cache takes too."""
     absent = object()
     cached = [(name, name.get(absent)) for name in surroundings(modules)]
-    cached = [(name, value) for name, value in cached if isinstance(value, CACHES)]
+    cached = [(name, value) for name, value in cached if cache_in(value) is not None]
     for name, value in cached:
-        name.put(value.__wrapped__, absent)
+        name.put(_uncached(value), absent)
     try:
         yield
     finally:
         for name, value in cached:
             name.put(value, absent)
+
+
+def cache_in(value: Any) -> Any:
+    """A function with a cache of functools, given as it is or as a static method; None if none."""
+    inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+    return inner if isinstance(inner, _CACHES) else None
+
+
+def _uncached(value: Any) -> Any:
+    plain = cache_in(value).__wrapped__
+    return type(value)(plain) if isinstance(value, (staticmethod, classmethod)) else plain
 
 
 class _Walk:
@@ -115,7 +126,7 @@ class _Walk:
     def visit(self, value: Any) -> None:
         """Walk a value's function, class or object later."""
         is_new = id(value) not in self._seen and len(self._seen) < _MOST
-        is_walked = isinstance(value, (*_FUNCTIONS, CACHES, type)) or self._is_object(value)
+        is_walked = isinstance(value, (*_FUNCTIONS, _CACHES, type)) or self._is_object(value)
         if is_new and is_walked:
             self._seen.add(id(value))
             self._waiting.append(value)
@@ -134,6 +145,8 @@ class _Walk:
                     self.visit(one.fset)
                 case functools.partial() as one:
                     self.visit(one.func)
+                    for given in one.args, one.keywords:
+                        self._add({"": given}, "", "a partial function", "argument")
                 case other:
                     self.visit(getattr(other, "__wrapped__", type(other)))
 
@@ -156,8 +169,8 @@ class _Walk:
         own = {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__}
         for key, value in (own | vars(function)).items():
             self.visit(value)
-            if isinstance(value, tuple) and any(isinstance(one, _CONTAINERS) for one in value):
-                self._add({key: value}, key, f"{function.__name__}.{key}", "attribute")
+            if value:
+                self._add({key: value}, key, f"{function.__name__}.{key}", "default")
         self._add({"": vars(function)}, "", function.__name__, "function")
 
     def _class(self, kind: type) -> None:
@@ -181,7 +194,7 @@ class _Walk:
         value = Name(owner, key, path, kind).get(None)
         self.visit(value)
         is_plain = isinstance(value, _PLAIN) or type(value) in _CONTAINERS
-        if is_plain or isinstance(value, CACHES) or self._is_object(value):
+        if is_plain or cache_in(value) is not None or self._is_object(value):
             self._add(owner, key, path, kind)
 
     def _add(self, owner: Owner, key: str, path: str, kind: str) -> None:
