@@ -31,7 +31,8 @@ HEAD = """# Capabilities, row by row
 Written by `tools/capabilities.py` from `tests/capabilities/rows.toml` and the `row` markers of
 tests; a test fails when it is stale. S: scheduler and IR, C: code generation. CORE: inference on
 one GPU needs it. USEFUL: inference gains by it. EDGE: rare.
-N/A: not for this product. A row is *done* when a test shows it, *other design* when a test shows
+N/A: not for this product. A row is *proven* when a fault planted in its code makes one of its tests
+fail (`tools/mutation.py`), *tested* when a test names it, *other design* when a test shows
 its effect by other means, *refused* when a test shows the refusal in words, *open* when it is
 missing, or a part of it.
 """
@@ -52,6 +53,7 @@ class Book:
 
     sections: tuple[tuple[str, str, tuple[Row, ...]], ...]  # name, title, rows
     notes: dict[str, dict[str, str]]
+    proven: frozenset[str] = frozenset()  # rows of which a planted fault is noticed
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -83,7 +85,9 @@ def read_book(path: Path) -> Book:
         rows = tuple(Row(f"{prefix}:{name}", kind, title) for name, kind, title in parts)
         sections.append((section["name"], section["title"], rows))
     notes = {state: data.get(state, {}) for state in ("open", "design", "refused")}
-    return Book(tuple(sections), notes)
+    planted = path.with_name("faults.toml")
+    found = tomllib.loads(planted.read_text())["fault"] if planted.exists() else ()
+    return Book(tuple(sections), notes, frozenset(fault["row"] for fault in found))
 
 
 # --- markers in tests and sources ----------------------------------------------------------------
@@ -179,6 +183,7 @@ def faults(book: Book, tests: Found) -> list[str]:
     """Rows without a test or a reason, and names of rows that do not exist."""
     rows, notes = book.rows, book.notes
     found = [f"{row.name}: there is no class {row.kind}" for row in rows.values() if _is_odd(row)]
+    found += [f"{name} is no row, but a fault names it" for name in book.proven - rows.keys()]
     for name, places in tests.names.items():
         if name not in rows:
             found.append(f"{name} is no row, but {places[0]} names it")
@@ -224,7 +229,9 @@ def _state(row: Row, book: Book, *, short: bool) -> str:
     for state, told in book.notes.items():
         if row.name in told:
             return words[state] if short else f"{words[state]}: {told[row.name]}"
-    return "not for us" if row.kind == NEEDS_NO_TEST else "done"
+    if row.kind == NEEDS_NO_TEST:
+        return "not for us"
+    return "proven" if row.name in book.proven else "tested"
 
 
 def _shown(tests: list[str]) -> str:
@@ -233,10 +240,10 @@ def _shown(tests: list[str]) -> str:
 
 
 def _counts(book: Book) -> list[str]:
-    states = ("done", "other design", "refused", "open")
+    states = ("proven", "tested", "other design", "refused", "open")
     rows = book.rows.values()
     count = Counter((row.kind, _state(row, book, short=True)) for row in rows)
-    lines = [f"| class | rows | {' | '.join(states)} |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [f"| class | rows | {' | '.join(states)} |", "| --- " * (len(states) + 2) + "|"]
     for kind in CLASSES[:-1]:
         numbers = [count[kind, state] for state in states]
         lines.append(f"| {kind} | {sum(numbers)} | {' | '.join(map(str, numbers))} |")

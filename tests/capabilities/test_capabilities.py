@@ -31,10 +31,23 @@ def test_sums(case):
 """
 
 
-def tree(root: Path, rows: str = ROWS, tests: str = TESTS, source: str = "x = 1") -> Path:
-    """A repository of three files."""
-    files = ("tests/capabilities/rows.toml", rows), ("tests/ir/test_x.py", tests)
-    for name, text in (*files, ("aotpack/ir/program.py", source)):
+FAULTS = '[[fault]]\nrow = "S:B3"\n'
+
+
+def tree(
+    root: Path,
+    rows: str = ROWS,
+    tests: str = TESTS,
+    source: str = "x = 1",
+    planted: str = FAULTS,
+) -> Path:
+    """A repository of four files."""
+    rows_and_faults = (
+        ("tests/capabilities/rows.toml", rows),
+        ("tests/capabilities/faults.toml", planted),
+    )
+    sources = ("tests/ir/test_x.py", tests), ("aotpack/ir/program.py", source)
+    for name, text in (*rows_and_faults, *sources):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -54,11 +67,11 @@ def test_a_row_is_shown_with_its_tests(tmp_path: Path) -> None:
     text, wrong = state_of(tree(tmp_path))
     assert wrong == []
     for line in (
-        "| S:B1 | loops | CORE | done | `ir/test_x.py::test_loops (gpu)` |",
-        "| S:B3 | sums | USEFUL | done | `ir/test_x.py::test_sums` |",
+        "| S:B1 | loops | CORE | tested | `ir/test_x.py::test_loops (gpu)` |",
+        "| S:B3 | sums | USEFUL | proven | `ir/test_x.py::test_sums` |",
         "| S:B4 | training | N/A | not for us |  |",
         "- S:B2 (EDGE) scatter: no operation writes to computed addresses",
-        "| CORE | 1 | 1 | 0 | 0 | 0 |",
+        "| CORE | 1 | 0 | 1 | 0 | 0 | 0 |",
         "## Open: 1 rows",
     ):
         assert line in text.splitlines()
@@ -75,6 +88,7 @@ def test_a_row_is_shown_with_its_tests(tmp_path: Path) -> None:
         ({"source": "x = 1  # rows (M9-M12)"}, "aotpack/ir/program.py names (M9-M12): the markers"),
         ({"rows": ROWS.replace('"S:B2"', '"S:B8"')}, "S:B8 is no row, but is said to be open"),
         ({"rows": ROWS + '\n[design]\n"S:B2" = "x"'}, "S:B2 is said to be open and design"),
+        ({"planted": FAULTS.replace("B3", "B8")}, "S:B8 is no row, but a fault names it"),
         ({"rows": ROWS.replace("EDGE", "RARE")}, "S:B2: there is no class RARE"),
     ],
 )

@@ -1,0 +1,44 @@
+"""Planted faults are in the sources, name tests of their rows, and the tests notice them."""
+
+import datetime
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tools import capabilities
+from tools.capabilities import ROOT
+from tools.mutation import read_faults
+
+FAULTS = read_faults()
+ONE_A_DAY = str(datetime.datetime.now(tz=datetime.UTC).timetuple().tm_yday % len(FAULTS))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The tool in a process of its own, as it parts before the package is imported."""
+    command = [sys.executable, "-m", "tools.mutation", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_each_fault_is_of_a_row_and_of_its_test() -> None:
+    rows = capabilities.read_book(ROOT / "tests/capabilities/rows.toml").rows
+    found = capabilities.tests_by_row(ROOT / "tests")
+    for fault in FAULTS:
+        assert fault.row in rows, fault.row
+        assert fault.test in found.of(rows[fault.row]), fault
+        assert compile(fault.source(), fault.file, "exec")
+
+
+def test_todays_fault_is_noticed() -> None:
+    done = run("--part", ONE_A_DAY, "--of", str(len(FAULTS)))
+    assert (done.returncode, done.stdout) == (0, "1 of 1 faults are noticed\n"), done.stderr
+
+
+def test_no_faults_are_no_success() -> None:
+    assert run("--row", "S:none").returncode == 1
+
+
+def test_a_fault_whose_line_is_gone_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 0 of 'not there'"):
+        replace(FAULTS[0], old="not there").source()

@@ -1,0 +1,125 @@
+"""Planted faults: each breaks a line of the code behind a row, and a test of the row must notice.
+
+    python -m tools.mutation                    # all of tests/capabilities/faults.toml
+    python -m tools.mutation --part 3 --of 10   # every tenth, from the third on
+    python -m tools.mutation --row S:B5
+
+Each fault runs in a process of its own; no file changes. A test that breaks off or hangs has not
+noticed: it must fail.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FAULTS = ROOT / "tests/capabilities/faults.toml"
+LONGEST = 60  # seconds of a test
+COMMON = (
+    *("numpy", "sympy", "hypothesis", "jinja2", "torch", "torch.export", "torch._dynamo"),
+    *(
+        "torch.fx.experimental.symbolic_shapes",
+        "torch.nn.attention.flex_attention",
+        "triton.language",
+    ),
+)
+"""What most tests import: the process before the parts imports it once."""
+FAILED = int(pytest.ExitCode.TESTS_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """In ``file`` of the package, ``new`` stands for ``old``, and ``test`` must fail."""
+
+    row: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+    @property
+    def path(self) -> Path:
+        return ROOT / "aotpack" / self.file
+
+    def source(self) -> str:
+        """The module with the fault."""
+        text = self.path.read_text()
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.row}: {self.file} has {text.count(self.old)} of {self.old!r}")
+        return text.replace(self.old, self.new)
+
+
+def prepare() -> None:
+    """Import what most tests import, but nothing of the package."""
+    for name in COMMON:
+        import_module(name)
+
+
+def read_faults(path: Path = FAULTS) -> tuple[Fault, ...]:
+    """The faults, as written in the data file."""
+    return tuple(Fault(**one) for one in tomllib.loads(path.read_text())["fault"])
+
+
+def is_noticed(fault: Fault) -> bool:
+    """True if the test fails with the fault, in a process that has not imported the package."""
+    source = fault.source()
+    child = os.fork()
+    if child == 0:
+        os._exit(_failing(fault, source))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status == FAILED
+
+
+def _failing(fault: Fault, source: str) -> int:
+    """Run the test with the fault; its exit code."""
+    signal.alarm(LONGEST)
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    os.chdir(ROOT)
+    _plant(fault.path, source)
+    options = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly")
+    return int(pytest.main([f"tests/{fault.test}", *options]))
+
+
+def _plant(path: Path, source: str) -> None:
+    """Let imports of a module read another source."""
+    original = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        own = Path(self.get_filename(fullname)).resolve() == path.resolve()
+        return compile(source, str(path), "exec") if own else original(self, fullname)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print each fault that its test does not notice; 1 if there is one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--part", type=int, default=0, help="which of the parts, by its remainder")
+    parser.add_argument("--of", type=int, default=1, help="the number of parts")
+    parser.add_argument("--row", help="the faults of one row")
+    options = parser.parse_args(arguments)
+    every = [fault for fault in read_faults() if options.row in (None, fault.row)]
+    chosen = every[options.part % options.of :: options.of]
+    if chosen:
+        prepare()
+    missed = [fault for fault in chosen if not is_noticed(fault)]
+    for fault in missed:
+        print(f"{fault.row}: {fault.test} does not notice {fault.new!r} in {fault.file}")
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} faults are noticed")
+    return 1 if missed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
