@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
@@ -59,6 +60,7 @@ def run_in_turn(calls: Sequence["Call"], between: Between) -> list[Tensors]:
     with _unchanged(call.program, args, kwargs, call.signature, weights) as changed:
         result = _called(call.module, args, kwargs, call.signature.name)
         returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        _check_real(returned, call.signature.name)
         results = [tensor.clone() for tensor in (*returned, *changed)]
         if not others:
             return [results]
@@ -99,6 +101,16 @@ def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], na
             f"running {name} eagerly on the example inputs: "
             + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
         ) from error
+
+
+def _check_real(returned: Sequence[torch.Tensor], name: str) -> None:
+    """Refuse results that the export left: a cache that no build sees has its tensors."""
+    if any(isinstance(tensor, FakeTensor) for tensor in returned):
+        raise TraceError(
+            f"running {name} eagerly after its export: a result has no values, as the model takes "
+            "tensors that it made while it was exported from a cache outside of itself; keep them "
+            "in attributes of the model, or in functools.lru_cache"
+        )
 
 
 def run_exported(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from aotpack.errors import UsageError
+from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.golden import SIZE
 from aotpack.ir.ops.quantization import Quantization
@@ -202,7 +202,15 @@ def _export(
     before = Attributes({"": run})
     try:
         with without_caches([root_of(run)]):
-            return export(run, *example, shapes, name=name, strict=strict)
+            program = export(run, *example, shapes, name=name, strict=strict)
+        new = [one.path for one in before.changes() if one.is_registered]
+        if new:
+            raise TraceError(
+                f"exporting {name}: forward registers the buffer {', '.join(new)}, which "
+                "torch.export takes for another tensor; register it in __init__, or call the "
+                "model once before"
+            )
+        return program
     finally:
         before.restore()
 

@@ -3,6 +3,7 @@
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import SimpleNamespace
@@ -515,3 +516,34 @@ def hooks_a_part(m: Any, x: Tensor) -> Tensor:
 def test_hooks_that_forward_registers_are_refused() -> None:
     with pytest.raises(TraceError, match=HEAD + "changes the hook .* from nothing to a function"):
         traced(hooks_a_part)
+
+
+HIDDEN: ContextVar[Tensor | None] = ContextVar("HIDDEN", default=None)
+
+
+def hides_a_table(m: Any, x: Tensor) -> Tensor:
+    if HIDDEN.get() is None:
+        HIDDEN.set(torch.arange(x.shape[0]) * 0.5)
+    return x + HIDDEN.get()
+
+
+def test_a_cache_that_no_build_sees_is_told() -> None:
+    context = copy_context()
+    with pytest.raises(TraceError, match="running m eagerly .* from a cache outside of itself"):
+        context.run(traced, hides_a_table)
+
+
+def registers_a_table(m: Any, x: Tensor) -> Tensor:
+    if not hasattr(m, "rows"):
+        m.register_buffer("rows", torch.arange(x.shape[0]) * 0.5)
+    return x + m.rows
+
+
+def test_buffers_that_forward_registers_are_refused_by_name() -> None:
+    part = Part(registers_a_table)
+    with pytest.raises(TraceError, match="forward registers the buffer rows, .* in __init__"):
+        trace(part, (ONES,), name="m", version="1")
+    part(ONES)
+    assert [one.name for one in trace(part, (ONES,), name="m", version="1").graph.weights] == [
+        "rows"
+    ]

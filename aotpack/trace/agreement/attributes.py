@@ -56,6 +56,11 @@ class Change:
     before: Any
     after: Any
 
+    @property
+    def is_registered(self) -> bool:
+        """True for a buffer that was none before."""
+        return self.kind == "buffer" and self.before is ABSENT
+
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
