@@ -5,22 +5,28 @@
 Only cheap arithmetic on inputs and weights, which reads no more than it makes, for one product. A
 factor is loaded once for each tile along the other side, so that side must be short: then the
 product is bound by memory, and computing costs nothing.
+
+Attention of few queries reads each key once, so keys and values that are gathered through a table
+of pages, or converted from fewer bits, never lie in memory as such, nor is computed what a mask
+hides (``schedule/tiles/few_queries.py``).
 """
 
 from collections.abc import Sequence
 
 from aotpack.ir.kernels.access import points
-from aotpack.ir.operations import Matmul, Pointwise
+from aotpack.ir.kernels.grouped_heads import heads_together
+from aotpack.ir.operations import Attention, Matmul, Pointwise
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.rounding import ROUNDINGS
-from aotpack.ir.symbolic.facts import known_equal, typical
+from aotpack.ir.symbolic.facts import bounds, known_equal, typical
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 
 MOST_OPS = 8
+MOST_QUERIES = 16  # of attention
 DECODING = ("shift_right", *(f"of_{dtype}_code" for dtype in FORMATS))
 """Operators of quantised weights: a few instructions, for half a byte or one that is read."""
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
@@ -29,9 +35,11 @@ MOST_READ = 1.1  # bytes for each byte that is not written
 
 def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
     """True for an operation that its only reader, a product, computes where it loads."""
-    if len(readers) != 1 or not isinstance(readers[0], Matmul):
+    if len(readers) != 1 or not isinstance(readers[0], (Matmul, Attention)):
         return False
     template_op = readers[0]
+    if isinstance(template_op, Attention):
+        return _makes_keys(operation, template_op)
     others = [
         other
         for slot, side, other in (
@@ -47,17 +55,34 @@ def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Pro
     return _is_cheap(operation) and _is_small(operation, program)
 
 
+def _makes_keys(operation: Pointwise, attention: Attention) -> bool:
+    """True for keys or values of few queries, gathered or cheaply computed."""
+    if attention.causal or bounds(attention.i.extent)[1] > MOST_QUERIES:
+        return False
+    others = (attention.query, attention.bias, attention.mask)
+    if any(_reads(slot, operation.target) for slot in others if slot is not None):
+        return False
+    read = [s for s in (attention.key, attention.value) if _reads(s, operation.target)]
+    if not all(isinstance(slot, Load) for slot in read):
+        return False
+    rows = heads_together(attention)
+    column = attention.d if read[0] is attention.key else attention.e
+    keys = points((attention.batch, attention.head, attention.j, column))
+    is_once = known_equal(keys, points(operation.axes) * rows)
+    return _is_cheap(operation, most=Cost.MANY if is_once else Cost.ONE)
+
+
 def _reads(slot: Value, buffer: str) -> int:
     return sum(isinstance(v, Load) and v.buffer == buffer for v in walk((slot,)))
 
 
-def _is_cheap(operation: Pointwise) -> bool:
-    """True for a few cheap operators on elements at known addresses."""
+def _is_cheap(operation: Pointwise, most: Cost = Cost.ONE) -> bool:
+    """True for a few operators of at most such a cost."""
     inner = walk((operation.value,))
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
-    others = [value.op for value in applied if OPS[value.op].cost is not Cost.ONE]
-    return plain and len(applied) <= MOST_OPS and {*others} <= {*ROUNDINGS, *DECODING}
+    others = {value.op for value in applied if OPS[value.op].cost > most}
+    return plain and len(applied) <= MOST_OPS and others <= {*ROUNDINGS, *DECODING}
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:

@@ -78,3 +78,48 @@ def test_windows_would_compute_an_element_often() -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))
     made = scheduled(Function(lambda x: model(x * 2), 1), torch.zeros(1, 3, 8, 8)).schedule
     assert len(made.kernels) == 2
+
+
+class Paged(torch.nn.Module):
+    """Attention of one query to keys in pages, which a table names for each sequence."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        pages = (torch.randn(9, 4, 2, 16) * 2).to(dtype)  # pages, keys, heads, elements
+        self.register_buffer("keys", pages)
+        self.register_buffer("values", pages.flip(0).clone())
+
+    def forward(self, query: torch.Tensor, table: torch.Tensor, length: torch.Tensor) -> Any:
+        dtype = query.dtype
+        keys, values = (
+            pages[table].to(dtype).flatten(1, 2).transpose(1, 2) * 0.5
+            for pages in (self.keys, self.values)
+        )
+        mask = torch.arange(keys.shape[2])[None, :] < length[:, None]
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask[:, None, None], enable_gqa=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("stored", "queries", "kernels"),
+    [
+        (torch.bfloat16, 1, 1),
+        (torch.int8, 1, 1),
+        (torch.float8_e4m3fn, 1, 1),
+        (torch.int8, 3, 1),
+        (torch.int8, 40, 2),  # each key would be converted for many queries
+    ],
+    ids=str,
+)
+def test_keys_of_few_queries_are_gathered_and_converted_where_they_are_read(
+    stored: torch.dtype, queries: int, kernels: int
+) -> None:
+    torch.manual_seed(0)
+    query = torch.randn(3, 4, queries, 16).bfloat16()
+    table = torch.tensor([[1, 8, 0], [3, 3, -1], [2, 4, 5]])
+    args = query, table, torch.tensor([12, 5, 0])  # all keys, some, none
+    compiled = compile_all(Paged(stored), args)
+    gpu = compiled.scheduled.schedule
+    assert sum(not kernel.shares_launch for kernel in gpu.kernels) == kernels
+    agree(compiled, args, programs=stored.itemsize == 2 or not stored.is_floating_point)
