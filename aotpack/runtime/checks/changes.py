@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,15 +60,30 @@ def check_no_aliases(
             furthest_changed = max(furthest_changed, end)
 
 
+class Changed(NamedTuple):
+    """The weights that calls change, with their addresses, all in one range of addresses."""
+
+    parts: tuple[tuple[Weight, int], ...]
+    low: int
+    high: int
+
+
+def changed_at(parts: Iterable[tuple[Weight, int]]) -> Changed:
+    """The state of weights at their addresses."""
+    found = tuple(parts)
+    ends = (address + weight.size for weight, address in found)
+    return Changed(found, min((one for _, one in found), default=0), max(ends, default=0))
+
+
 def check_not_state(
-    signature: Signature,
-    state: Iterable[tuple[Weight, int]],
-    addresses: Sequence[int],
-    sizes: Sequence[int],
+    signature: Signature, state: Changed, addresses: Sequence[int], sizes: Sequence[int]
 ) -> None:
     """Refuse an argument that overlaps the weights and buffers that calls change."""
-    for weight, start in state:
-        end = start + math.prod(weight.shape) * weight.dtype.itemsize
+    pairs = zip(addresses, sizes, strict=True)
+    if not any(address < state.high and state.low < address + size for address, size in pairs):
+        return
+    for weight, start in state.parts:
+        end = start + weight.size
         for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
             if address < end and start < address + size:
                 reason = f"is the memory of {weight.name!r}, which the call changes; give a copy"

@@ -200,7 +200,7 @@ class Package(OnDevice):
         block = self._weights.block
         return State(
             (weight.name, DeviceArray.over(self.device, address, weight.shape, weight.dtype, block))
-            for weight, address in self._weights.state()
+            for weight, address in self._weights.state().parts
         )
 
 

@@ -1,11 +1,12 @@
 """The weights of a loaded model: one device allocation, filled from a file or from the caller."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..arrays.frameworks import Frameworks
+from ..checks.changes import Changed, changed_at
 from ..checks.guards import describe
 from ..checks.memory import has_memory
 from ..devices.block import Block
@@ -70,6 +71,7 @@ class Weights:
         self.total = self._kept_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
+        self._state: Changed | None = None  # as long as nothing is bound anew
 
     def bytes_of(self, names: Iterable[str]) -> int:
         """The device bytes of these weights and derived ones, once the weight program has run."""
@@ -141,6 +143,7 @@ class Weights:
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         sources = {name: self._apart(source) for name, source in sources.items()}
         plan = self._affected(sources.keys())
+        self._state = None
         self._bound -= sources.keys()  # an interrupt from here on leaves them to be bound again
         self._stale |= sources.keys()
         self._staged.present -= sources.keys()
@@ -157,6 +160,7 @@ class Weights:
         if plan is not None:
             self._derive(plan)
         self._bound.update(sources)
+        self._state = None  # another thread may have asked meanwhile
 
     def _affected(self, given: Set[str]) -> Plan | None:
         """What to compute once these are bound, if none is missing then."""
@@ -183,15 +187,18 @@ class Weights:
         self._stale.clear()
         self._staged.release()
 
-    def state(self) -> Iterator[tuple[Weight, int]]:
+    def state(self) -> Changed:
         """The weights that calls change, with their addresses; all must have been bound."""
-        changed = [weight for weight in self._weights if weight.name in self._updates]
-        addresses = self.addresses() if changed else {}
-        yield from ((weight, addresses[weight.name]) for weight in changed)
+        state = self._state
+        if state is None:  # every call asks
+            changed = [weight for weight in self._weights if weight.name in self._updates]
+            addresses = self.addresses() if changed else {}
+            state = self._state = changed_at((one, addresses[one.name]) for one in changed)
+        return state
 
     def free(self) -> None:
         """Free the device memory, once nobody else has its ``block``."""
-        self._block = None
+        self._block = self._state = None
         self._mapped.clear()
         self._derived.free()
         self._staged.release()
