@@ -143,10 +143,7 @@ class Weights:
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         sources = {name: self._apart(source) for name, source in sources.items()}
         plan = self._affected(sources.keys())
-        self._state = None
-        self._bound -= sources.keys()  # an interrupt from here on leaves them to be bound again
-        self._stale |= sources.keys()
-        self._staged.present -= sources.keys()
+        self._unbind(sources.keys())
         if isinstance(given, TensorFile) and not is_host(self._device):
             self._stream(given, chosen, digests)
         else:
@@ -161,6 +158,13 @@ class Weights:
             self._derive(plan)
         self._bound.update(sources)
         self._state = None  # another thread may have asked meanwhile
+
+    def _unbind(self, names: Set[str]) -> None:
+        """An interrupt from here on leaves them to be bound again."""
+        self._state = None
+        self._bound -= names
+        self._stale |= names
+        self._staged.present -= names
 
     def _affected(self, given: Set[str]) -> Plan | None:
         """What to compute once these are bound, if none is missing then."""
