@@ -28,7 +28,7 @@ from aotpack.trace.source import users_source_of
 from aotpack.trace.weights import weight_tensor
 
 Tensors = list[torch.Tensor]
-Between: TypeAlias = Callable[[], AbstractContextManager[None]]
+BetweenCalls: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 def in_program_order(
@@ -49,7 +49,7 @@ def run_eagerly(
     return run_in_turn([Call(module, program, example, signature)], nullcontext)[0]
 
 
-def run_in_turn(calls: Sequence["Call"], between: Between) -> list[Tensors]:
+def run_in_turn(calls: Sequence["Call"], between: BetweenCalls) -> list[Tensors]:
     """The same of each call, in the state that those before left; ``between`` is entered after one.
 
     Python values stay as calls leave them, and inputs are each call's own.

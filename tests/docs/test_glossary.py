@@ -101,12 +101,13 @@ def listed(text: str) -> set[str]:
 
 def leftovers(path: str, text: str) -> list[str]:
     """Former names in a file and in its own path, each with its line."""
-    lines = [path, *text.splitlines()]
+    whole = f"{path}\n{text}"
     return [
         f"{path}:{number}: {name}"
         for name, pattern in FORMER.items()
         if path.startswith("aotpack/") or name not in VARIABLES
-        for number, line in enumerate(lines)
+        if re.search(pattern, whole, re.MULTILINE)  # lines are gone through where there is one
+        for number, line in enumerate(whole.splitlines())
         if re.search(pattern, line)
     ]
 

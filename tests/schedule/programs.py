@@ -1,11 +1,14 @@
 """Small programs by hand and from models, and a schedule replayed in its kernels' own axes."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from aotpack.devices import H200, Gpu
 from aotpack.ir.dtypes import DType
@@ -205,19 +208,24 @@ def scheduled(
     targets: tuple[Target, ...] = (),
     gpu: Gpu = H200,
 ) -> Scheduled:
-    """The schedule of a model."""
+    """The schedule of a model, from the sizes and types of its inputs and weights alone."""
     traced = trace(
-        module.eval(),
-        args,
-        kwargs,
+        copy.deepcopy(module).eval().to("meta"),
+        pytree.tree_map(_on_meta, args),
+        pytree.tree_map(_on_meta, kwargs),
         dynamic_shapes=dynamic_shapes,
         name="test",
         version="1",
         reserved=reserved_names(),
+        needs_weights=False,
     )
     return schedule(
         lower(traced), offers_unfused=offers_unfused, targets=targets, gpu=gpu, after=verify_each
     )
+
+
+def _on_meta(x: Any) -> Any:
+    return x.to("meta") if isinstance(x, torch.Tensor) else x
 
 
 def names(schedule: Schedule) -> list[str]:

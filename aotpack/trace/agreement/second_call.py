@@ -22,7 +22,7 @@ from aotpack.trace.agreement.reads import Reads
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.agreement.words import ADVICE, row
 from aotpack.trace.changes import named_tensors
-from aotpack.trace.eager import Between, Call, Tensors, run_in_turn
+from aotpack.trace.eager import BetweenCalls, Call, Tensors, run_in_turn
 from aotpack.trace.host.values import shown
 
 _LATER = 3  # pairs of calls in turn
@@ -118,7 +118,7 @@ class _SecondCall:
         self.before.restore()
         yield
 
-    def _results(self, between: Between, second: Call) -> Tensors:
+    def _results(self, between: BetweenCalls, second: Call) -> Tensors:
         try:
             with drawing_alike():
                 return run_in_turn([self.call, second], between)[-1]
