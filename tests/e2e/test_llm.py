@@ -5,6 +5,7 @@
 
 import importlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ WARM = {"temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 3}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return check_llm.build("gemma3", tmp_path_factory.mktemp("llm"))
+def site(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    return once("llm", lambda folder: check_llm.build("gemma3", folder)) / "tiny_gemma3"
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def unpacked(codes: torch.Tensor) -> torch.Tensor:
     The low half is multiplied by 16, the high one by 1: so the sign stands where it is in a byte.
     """
     rows, half = codes.shape
-    factors = LOW_BITS - (LOW_BITS - 1) * torch.arange(2)
+    factors = LOW_BITS - (LOW_BITS - 1) * torch.arange(2, device=codes.device)
     halves = codes[:, None, :] * factors.to(torch.int8)[None, :, None]
     return (halves >> 4).view(rows, 2 * half)
 
