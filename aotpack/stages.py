@@ -31,6 +31,7 @@ from aotpack.ir.kernels.kernel import ArchSchedule, Schedule, taken_by, why_text
 from aotpack.ir.kernels.source import RING_START as RING_START
 from aotpack.ir.kernels.source import KernelArg as KernelArg
 from aotpack.ir.kernels.source import KernelSource as KernelSource
+from aotpack.ir.kernels.source import TensorMap as TensorMap
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
@@ -327,6 +328,7 @@ class Binary:
     registers: int
     spills: int
     starts_early: bool = False  # programmatic dependent launch
+    maps: str = ""  # JSON: what the code expects of the descriptors it takes
 
 
 @dataclass(frozen=True, slots=True, order=True)

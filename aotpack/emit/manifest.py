@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -185,6 +186,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "moved": _size(kernel.work.moved),
             "flops": _size(kernel.work.flops),
             "binaries": {},
+            **_maps(kernel),
         }
         for kernel in precompiled.rendered.kernels
     }
@@ -202,11 +204,44 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "registers": binary.registers,
             "spills": binary.spills,
             "starts_early": binary.starts_early,
+            **({"maps": json.loads(binary.maps)} if binary.maps else {}),
         }
     for one in precompiled.refused:
         told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])
         told.append({"num_warps": one.num_warps, "spills": one.spills})
     return kernels
+
+
+def _maps(kernel: KernelSource) -> dict[str, Any]:
+    """The descriptors that a launch makes; sizes are in places of arguments: a0, a1."""
+    if not kernel.maps:
+        return {}
+    places = {arg.name: number for number, arg in enumerate(kernel.args)}
+
+    def text(number: Int) -> int | str:
+        words = str(_size(number))
+        return int(words) if number.constant is not None else placed(words, places)
+
+    return {
+        "maps": [
+            {
+                "pointer": places[one.pointer],
+                "offset": text(one.offset),
+                "sizes": [text(size) for size in one.sizes],
+                "strides": [text(stride) for stride in one.strides],
+            }
+            for one in kernel.maps
+        ]
+    }
+
+
+def placed(words: str, places: dict[str, int]) -> str:
+    """A formula with the places of arguments for their names."""
+
+    def renamed(name: re.Match[str]) -> str:
+        return f"a{places[name[0]]}" if name[0] in places else name[0]
+
+    return re.sub(r"[A-Za-z_]\w*", renamed, words)
 
 
 def _call(call: TorchCall) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from aotpack.devices import GPUS
 from aotpack.early_start import FIRST_ARCH
 from aotpack.precompile.elf import read_machine, read_resources
 from aotpack.precompile.signature import parameter_type
+from aotpack.precompile.tensor_maps import map_type, with_parameters
 from aotpack.stages import Binary, KernelSource
 from aotpack.target import Target
 
@@ -48,12 +49,19 @@ class Request:
         args = enumerate(kernel.args)
         starts_early = kernel.starts_early and target.arch >= FIRST_ARCH
         is_changed = kernel.starts_early and not starts_early
+        text = kernel.late_text if is_changed else kernel.text
+        maps = kernel.maps if GPUS[target.arch].has_descriptors else ()
+        if maps:
+            text = with_parameters(text, kernel.name, maps)
         return Request(
             name=kernel.name,
             arch=target.arch,
-            types=tuple(
-                (arg.name, parameter_type(arg.dtype, is_pointer=arg.is_pointer))
-                for arg in kernel.args
+            types=(
+                *(
+                    (arg.name, parameter_type(arg.dtype, is_pointer=arg.is_pointer))
+                    for arg in kernel.args
+                ),
+                *((one.name, map_type(one, kernel.args)) for one in maps),
             ),
             multiples=tuple((i, arg.multiple) for i, arg in args if arg.multiple > 1),
             num_warps=kernel.num_warps,
@@ -62,7 +70,7 @@ class Request:
             ring_bytes=kernel.ring_bytes,
             starts_early=starts_early,
             is_text=target.backend == "ptx",
-            text=kernel.late_text if is_changed else kernel.text,
+            text=text,
             fuses_products=fuses_products,
         )
 

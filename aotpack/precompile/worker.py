@@ -23,6 +23,7 @@ from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
 from aotpack.precompile.packed_halves import stages_with_split_halves
 from aotpack.precompile.request import Request
+from aotpack.precompile.tensor_maps import compiled_maps
 from aotpack.stages import RING_START, Binary
 
 _PTX_ISA = 81  # of CUDA 12.1: drivers from there on read it, and it has the 8-bit floats of 8.9
@@ -47,6 +48,7 @@ def compile_request(request: Request) -> Binary:
         registers=resources.registers,
         spills=resources.local_bytes,
         starts_early=request.starts_early,
+        maps=compiled_maps(getattr(facts, "tensordesc_meta", None)),
     )
 
 

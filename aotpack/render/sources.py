@@ -144,6 +144,7 @@ class Sources:
             ring_bytes=kernel.ring_bytes,
             starts_early=early,
             late_text=late if early else "",
+            maps=kernel.maps,
         )
         return name
 

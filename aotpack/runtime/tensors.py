@@ -179,6 +179,29 @@ class KernelArg:
 
 
 @dataclass(frozen=True, slots=True)
+class MapSource:
+    """A rectangle of memory that a kernel reads by a descriptor; its formulas are in a0, a1, ...
+
+    These are the integer arguments by their places. Numbers are of elements; the innermost side is
+    the last, with neighbours beside each other.
+    """
+
+    pointer: Count  # the place of the argument
+    offset: Formula
+    sizes: tuple[Formula, ...]
+    strides: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapForm:
+    """What code expects of a descriptor, in the numbers of cuTensorMapEncodeTiled."""
+
+    swizzle: Count
+    element: Count
+    box: tuple[Small, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Binary:
     """A kernel compiled for one target, and its launch configuration."""
 
@@ -194,6 +217,7 @@ class Binary:
     registers: Count
     spills: Count
     starts_early: bool  # programmatic dependent launch
+    maps: tuple[MapForm, ...] = ()  # it takes descriptors behind its arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +237,32 @@ class Kernel:
     flops: Formula  # of its products
     binaries: Mapping[Identifier, Binary]
     refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
+    maps: tuple[MapSource, ...] = ()
 
     def __post_init__(self) -> None:
+        for number, source in enumerate(self.maps):
+            self._check_map(number, source)
         for target, binary in self.binaries.items():
+            if len(binary.maps) not in (0, len(self.maps)):
+                mismatch = Mismatch(
+                    f"{len(binary.maps)}", f"none or {len(self.maps)}, as many as the kernel's"
+                )
+                raise mismatch.within("maps").within(target).within("binaries")
             if binary.symbol != self.name:
                 mismatch = Mismatch(shown(binary.symbol), f"{self.name}, the kernel's name")
                 raise mismatch.within("symbol").within(target).within("binaries")
+
+    def _check_map(self, number: int, source: MapSource) -> None:
+        """A descriptor is of an argument that is a pointer, and its formulas are of integers."""
+        pointers = {place for place, arg in enumerate(self.args) if arg.pointer}
+        integers = {f"a{place}" for place, arg in enumerate(self.args) if not arg.pointer}
+        used = {
+            name for one in (source.offset, *source.sizes, *source.strides) for name in one.names
+        }
+        sides = len(source.sizes)
+        if source.pointer not in pointers or not used <= integers or len(source.strides) != sides:
+            accepted = "a pointer, and formulas of integer arguments"
+            raise Mismatch("a descriptor of others", accepted).within(number).within("maps")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH
 from aotpack.ir.kernels.traffic import NO_WORK, Work
+from aotpack.ir.symbolic.integers import Int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,22 @@ class KernelArg:
     is_written: bool = field(kw_only=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A descriptor of a rectangle of memory, which the text calls ``name``.
+
+    It lies ``offset`` elements behind the argument ``pointer`` and has ``sizes``, ``strides``
+    apart, the innermost last. A program reads blocks of ``box`` elements.
+    """
+
+    name: str
+    pointer: str
+    offset: Int
+    sizes: tuple[Int, ...]
+    strides: tuple[Int, ...]
+    box: tuple[int, ...]
+
+
 RING_START = 1024  # bytes; a ring may use part of the last cache line to align its start
 
 
@@ -35,7 +52,8 @@ class KernelSource:
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
     Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
-    ``starts_early`` uses programmatic dependent launch, on GPUs that have it.
+    ``starts_early`` uses programmatic dependent launch, on GPUs that have it. Its text makes the
+    descriptors of ``maps`` at its begin; compiled code takes them as parameters behind ``args``.
     """
 
     name: str
@@ -51,6 +69,7 @@ class KernelSource:
     ring_bytes: int = 0
     starts_early: bool = False
     late_text: str = ""  # of one that starts early, for GPUs that cannot
+    maps: tuple[TensorMap, ...] = ()
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

@@ -25,6 +25,7 @@ from aotpack.render.emit.dialect import Dialect
 from aotpack.render.emit.emitter import PLAIN, EmitOptions, Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
+from aotpack.stages import TensorMap
 
 MAX_COMMENTS = 6
 
@@ -49,6 +50,7 @@ class KernelBuilder:
         self._numbers = count(1)
         self.wide = needs_64_bits(schedule, kernel)
         self.functions: dict[str, str] = {}
+        self.maps: list[TensorMap] = []
         self.arguments = Arguments(
             schedule.program,
             kernel.stored,

@@ -11,7 +11,7 @@ from aotpack.ir.kernels.traffic import Work
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.render.emit.reserved import Reserved
 from aotpack.render.emit.texts import Texts
-from aotpack.stages import KernelArg
+from aotpack.stages import KernelArg, TensorMap
 
 Divisibility: TypeAlias = tuple[tuple[Var, int], ...]
 """Sizes with the numbers that divide them."""
@@ -36,6 +36,7 @@ class RenderedKernel:
     ring_bytes: int = 0
     is_ours: bool = True  # else the user's: its text stays as it is
     streams: bool = False
+    maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]

@@ -3,7 +3,9 @@
     lhs_block = tl.make_tensor_descriptor(x_ptr, [m, k], [k, 1], [128, 64])       # once
     lhs = lhs_block.load([m_start, k_start])                                       # at each step
 
-The program makes the descriptor, in its global scratch. The copy engine computes addresses, leaves
+The text makes the descriptor at its begin, or for each tile. Compiled code takes the former from
+the host (``TensorMap``); it makes the latter in its global scratch. The copy engine computes
+addresses, leaves
 out elements beyond a border, and fills them with zeros. A factor whose rows run along the other
 axis is loaded as stored, and transposed on its way into the product.
 """
@@ -21,6 +23,7 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import Factor
+from aotpack.stages import TensorMap
 
 
 def described_factor(
@@ -57,8 +60,25 @@ def described_factor(
     if [one.axis for one in block.dimensions] != [axis for axis, _ in sides]:
         text += ".T"
     is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
+    if is_fixed:
+        builder.maps.append(_map(builder, f"{name}_block", value.buffer, block, lengths))
     before, setup = (lines, ()) if is_fixed else ((), lines)
     return Factor(before, setup, (*step.lines(), f"{name} = {text}"), name)
+
+
+def _map(
+    builder: KernelBuilder, name: str, buffer: str, block: Block, lengths: Mapping[Axis, int]
+) -> TensorMap:
+    """The descriptor of a block at a fixed place."""
+    sides = block.dimensions
+    return TensorMap(
+        name,
+        builder.arguments.pointer(buffer),
+        block.base,
+        tuple(one.size for one in sides),
+        tuple(one.stride for one in sides),
+        tuple(lengths.get(one.axis, one.length) for one in sides),
+    )
 
 
 def _made(emitter: Emitter, buffer: str, block: Block, lengths: Mapping[Axis, int]) -> str:

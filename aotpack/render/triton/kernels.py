@@ -78,6 +78,7 @@ def triton_kernel(
         programs,
         ring_bytes,
         streams=isinstance(tile, MatmulTile) and tile.weights_first,
+        maps=tuple(builder.maps),
     )
 
 

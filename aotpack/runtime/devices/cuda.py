@@ -13,6 +13,7 @@ from .cuda_errors import failure, result
 from .cuda_executor import cuda_executor
 from .cuda_launch import Function, relaxed
 from .device import Step
+from .tensor_maps import map_specs
 
 OLDEST_DRIVER = 12000
 STATIC_SHARED = 48 * 1024  # more must be requested
@@ -192,7 +193,8 @@ class CudaDevice:
             result(doing, driver.cuFuncSetAttribute(function, name, 1))
         early = binary.starts_early and self._version >= _STARTS_EARLY
         threads = 32 * binary.num_warps
-        return Function(int(function), threads, binary.shared, binary.num_ctas, early)
+        maps = map_specs(kernel.maps, binary.maps, kernel.args)
+        return Function(int(function), threads, binary.shared, binary.num_ctas, early, maps)
 
     def _check_shared(self, doing: str, needed: int) -> None:
         """Code has what its target has; PTX may come to a GPU with less shared memory."""

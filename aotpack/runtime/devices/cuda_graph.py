@@ -14,6 +14,7 @@ import numpy as np
 from .cuda_errors import failure
 from .cuda_launch import attributes, parameters
 from .device import Step
+from .tensor_maps import tensor_maps
 
 
 class Node(ctypes.Structure):
@@ -56,7 +57,11 @@ class GraphExecutor:
         cells: "ctypes.Array[ctypes.c_uint64]",
     ) -> None:
         self._device, self._library, self._steps = device, library, steps
-        self._params = [parameters(step, cells) for step in steps]
+        self._maps = [tensor_maps(library, step, cells) for step in steps]
+        for one in (one for some in self._maps for one in some):
+            one.refresh(device)
+        pairs = zip(steps, self._maps, strict=True)
+        self._params = [parameters(step, maps, cells) for step, maps in pairs]
         self._nodes = [
             _node(step, params) for step, params in zip(steps, self._params, strict=True)
         ]
@@ -93,6 +98,8 @@ class GraphExecutor:
         changed = np.flatnonzero(self._cells != np.frombuffer(self._set, np.uint64)).tolist()
         update = self._library.cuGraphExecKernelNodeSetParams_v2
         for number in sorted({user for cell in changed for user in self._users.get(cell, ())}):
+            for one in self._maps[number]:
+                one.refresh(self._device)
             node = ctypes.byref(self._nodes[number])
             status = update(self._executable, self._handles[number], node)
             self._do(f"passing arguments to {self._steps[number].name}", status)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .cuda_errors import failure
 from .device import NULL_SLOT, Step
+from .tensor_maps import MapSpec, TensorMap, tensor_maps
 
 _RELAXED = 2  # CUstreamCaptureMode
 _CLUSTER_DIMENSION, _CLUSTER_POLICY, _POLICY_SPREAD = 4, 5, 1  # CUlaunchAttributeID
@@ -25,6 +26,7 @@ class Function(NamedTuple):
     shared: int
     num_ctas: int
     starts_early: bool = False  # programmatic dependent launch
+    maps: tuple[MapSpec, ...] = ()  # descriptors behind the arguments
 
 
 class Attribute(ctypes.Structure):
@@ -64,7 +66,9 @@ class StreamExecutor:
         self._launch = library.cuLaunchKernelEx
         self._stream = 0
         self._configs = [_config(step) for step in steps]
-        self._params = [parameters(step, cells) for step in steps]
+        maps = [tensor_maps(library, step, cells) for step in steps]
+        self._maps = [one for some in maps for one in some]
+        self._params = [parameters(*pair, cells) for pair in zip(steps, maps, strict=True)]
         pointer, address = ctypes.c_void_p, ctypes.addressof
         self._rows = (
             [pointer(address(config)) for config in self._configs],
@@ -79,6 +83,8 @@ class StreamExecutor:
             for config in self._configs:
                 config.stream = stream
             self._stream = stream
+        for one in self._maps:
+            one.refresh(self._device)
         for index, status in enumerate(map(self._launch, *self._rows)):
             if status:
                 raise failure(f"launching {self._steps[index].name} on {self._device}", status)
@@ -112,12 +118,17 @@ def attributes(function: Function) -> list[Attribute]:
 
 
 def parameters(
-    step: Step, cells: "ctypes.Array[ctypes.c_uint64]"
+    step: Step, maps: Sequence[TensorMap], cells: "ctypes.Array[ctypes.c_uint64]"
 ) -> "ctypes.Array[ctypes.c_void_p]":
-    """Pointers to the cells; compiled kernels take global and profiling scratch at the end."""
-    slots = (*step.slots, step.scratch, NULL_SLOT)
+    """Pointers to the cells, then to descriptors.
+
+    Compiled kernels take global and profiling scratch at the end.
+    """
     base, width = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_uint64)
-    return (ctypes.c_void_p * len(slots))(*[base + width * slot for slot in slots])
+    passed = [base + width * slot for slot in step.slots]
+    passed += [address for one in maps for address in one.parameters]
+    passed += [base + width * slot for slot in (step.scratch, NULL_SLOT)]
+    return (ctypes.c_void_p * len(passed))(*passed)
 
 
 @contextmanager
