@@ -14,7 +14,8 @@ from aotpack.precompile.tensor_maps import map_type, with_parameters
 from aotpack.stages import Binary, KernelSource
 from aotpack.target import Target
 
-RECIPE = 2  # version of this compilation; 1 did not split packed halves
+RECIPE = 3  # version of this compilation; 1 did not split packed halves, 2 had no host's maps
+_REQUESTING_WARPS = 4  # a group of registers, though one of them works
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Request:
     Triton's; the code depends on neither. Code that ``starts_early`` waits for earlier launches
     (programmatic dependent launch). One that ``fuses_products`` may compute a product and the sum
     it goes into in one instruction, which rounds once. ``is_text`` asks for PTX in place
-    of a cubin.
+    of a cubin. What Gluon's compiler makes of ``gluon_text`` is taken rather than of ``text``.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Request:
     text: str
     fuses_products: bool = True
     is_text: bool = False
+    gluon_text: str = ""
 
     @staticmethod
     def of(kernel: KernelSource, target: Target, *, fuses_products: bool = True) -> "Request":
@@ -71,6 +73,7 @@ class Request:
             starts_early=starts_early,
             is_text=target.backend == "ptx",
             text=text,
+            gluon_text=kernel.gluon_text if maps else "",
             fuses_products=fuses_products,
         )
 
@@ -85,7 +88,8 @@ class Request:
         if facts != (self.name, self.name, str(self.target), self.cluster_size, self.starts_early):
             raise ValueError(f"it is the kernel {binary.kernel} for {binary.target}")
         self._check_text(binary) if self.is_text else self._check_cubin(binary)
-        if binary.num_warps != self.num_warps:
+        extra = binary.num_warps - self.num_warps
+        if extra not in (0, _REQUESTING_WARPS if self.gluon_text else 0):
             raise ValueError(f"it has {binary.num_warps} warps in place of {self.num_warps}")
         if not self.ring_bytes <= binary.shared <= GPUS[self.arch].shared:
             raise ValueError(f"it takes {binary.shared} bytes of shared memory")

@@ -37,7 +37,7 @@ def settle(
             tried[request].append(binary)
             may_widen = 2 * form.num_warps <= MOST_WARPS and not form.ring_bytes
             if binary.spills > SPILL_LIMIT and may_widen:
-                wider[request] = replace(form, num_warps=2 * form.num_warps)
+                wider[request] = replace(form, num_warps=2 * form.num_warps, gluon_text="")
         latest = wider
     chosen = {request: _best(forms) for request, forms in tried.items() if forms}
     refused = tuple(

@@ -8,8 +8,11 @@ A program takes 0.7 us to make one; the host makes it once for each address.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
+
+from triton.experimental.gluon import language as gl
 
 from aotpack.ir.dtypes import DType
 from aotpack.precompile.signature import parameter_type
@@ -38,6 +41,17 @@ def map_type(one: TensorMap, args: Sequence[KernelArg]) -> str:
     dtype: DType = next(arg.dtype for arg in args if arg.name == one.pointer)
     box = ",".join(map(str, one.box))
     return f"tensordesc<{parameter_type(dtype, is_pointer=False)}[{box}]>"
+
+
+def gluon_type(kind: str) -> str:
+    """A type as Gluon spells it: a descriptor has the layout of its block in shared memory."""
+    found = re.fullmatch(r"tensordesc<(\w+)\[([\d,]+)\]>", kind)
+    if found is None:
+        return kind
+    box = [int(side) for side in found[2].split(",")]
+    element = gl.float16 if found[1] == "fp16" else gl.bfloat16
+    layout = gl.NVMMASharedLayout.get_default_for(box, element)
+    return f"tensordesc<{found[1]}[{', '.join(map(str, box))}],{layout!r}>"
 
 
 def compiled_maps(found: Any) -> str:

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,15 +16,18 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
 
+from aotpack.devices import GPUS
 from aotpack.ir.kernels.rows import LINE_BYTES
+from aotpack.ir.kernels.tiles import WARP
 from aotpack.precompile.columns import check_columns
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.kernel_module import load_module
 from aotpack.precompile.messages import read_request, write_answer
 from aotpack.precompile.packed_halves import stages_with_split_halves
 from aotpack.precompile.request import Request
-from aotpack.precompile.tensor_maps import compiled_maps
+from aotpack.precompile.tensor_maps import compiled_maps, gluon_type
 from aotpack.stages import RING_START, Binary
 
 _PTX_ISA = 81  # of CUDA 12.1: drivers from there on read it, and it has the 8-bit floats of 8.9
@@ -31,7 +35,8 @@ _PTX_ISA = 81  # of CUDA 12.1: drivers from there on read it, and it has the 8-b
 
 def compile_request(request: Request) -> Binary:
     """Compile with Triton; read from the code the data for its launcher."""
-    compiled = run_triton(request)
+    compiled = run_gluon(request) if request.gluon_text else None
+    compiled = compiled or run_triton(request)
     cubin, facts = compiled.asm["cubin"], compiled.metadata
     resources = read_resources(cubin, facts.name)
     return Binary(
@@ -40,7 +45,7 @@ def compile_request(request: Request) -> Binary:
         symbol=facts.name,
         code=compiled.asm["ptx"].encode() if request.is_text else cubin,
         suffix="ptx" if request.is_text else "cubin",
-        num_warps=facts.num_warps,
+        num_warps=_warps(compiled.asm["ptx"]) or facts.num_warps,
         num_ctas=request.cluster_size,
         shared=_shared(request, compiled),
         global_scratch=facts.global_scratch_size,
@@ -66,15 +71,37 @@ def _shared(request: Request, compiled: Any) -> int:
     return RING_START + request.ring_bytes
 
 
+def _warps(ptx: str) -> int:
+    """The warps of a block, those with a role of their own among them; 0 where it is not said."""
+    threads = re.search(r"^\.reqntid (\d+)", ptx, re.MULTILINE)
+    return int(threads[1]) // WARP if threads else 0
+
+
+def run_gluon(request: Request) -> Any:
+    """Gluon's result for a request; None for an epilogue that it does not take.
+
+    It has no layout for some tensors that Triton lays out itself.
+    """
+    types = {name: gluon_type(kind) for name, kind in request.types}
+    function = getattr(load_module(request.name, request.gluon_text), request.name)
+    try:
+        compiled = _run(request, GluonASTSource(function, types, {}, _attributes(request)))
+    except Exception:  # of any kind: the plain text is compiled, whose errors are the user's
+        return None
+    return compiled if compiled.metadata.shared <= GPUS[request.arch].shared else None
+
+
 def run_triton(request: Request) -> Any:
     """Triton's result for a request, with the texts of its stages."""
     function = getattr(load_module(request.name, request.text), request.name)
-    source = ASTSource(
-        function,
-        signature=dict(request.types),
-        constexprs={},
-        attrs={(where,): [["tt.divisibility", factor]] for where, factor in request.multiples},
-    )
+    return _run(request, ASTSource(function, dict(request.types), {}, _attributes(request)))
+
+
+def _attributes(request: Request) -> dict[tuple[int], list[list[str | int]]]:
+    return {(where,): [["tt.divisibility", factor]] for where, factor in request.multiples}
+
+
+def _run(request: Request, source: ASTSource) -> Any:
     with knobs.runtime.scope():
         knobs.runtime.add_stages_inspection_hook = stages_with_split_halves
         return triton.compile(

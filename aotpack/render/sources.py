@@ -145,6 +145,7 @@ class Sources:
             starts_early=early,
             late_text=late if early else "",
             maps=kernel.maps,
+            gluon_text=_gluon_text(kernel, name, language, early=early),
         )
         return name
 
@@ -165,6 +166,15 @@ class Sources:
             is_spare=found.is_spare and self.spare,
         )
         return found.name
+
+
+def _gluon_text(kernel: RenderedKernel, name: str, language: Language, *, early: bool) -> str:
+    """The text with roles of warps, if the kernel has one; it starts as early as the other."""
+    if kernel.gluon_text is None:
+        return ""
+    without = language.without_early_start
+    text = kernel.gluon_text(name)
+    return text if early or without is None else without(text)
 
 
 def _admitting_first(kernel: RenderedKernel, language: Language) -> Callable[[str], str]:

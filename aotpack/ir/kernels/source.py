@@ -70,6 +70,7 @@ class KernelSource:
     starts_early: bool = False
     late_text: str = ""  # of one that starts early, for GPUs that cannot
     maps: tuple[TensorMap, ...] = ()
+    gluon_text: str = ""  # with roles of warps, for GPUs with descriptors; takes those of ``maps``
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

@@ -87,6 +87,9 @@ class MatmulTile:
     of products of single elements: the form for few rows. With ``weights_first`` these elements
     are requested before the wait for the launch before. With ``swapped`` factors the right one
     gives the rows of a matrix unit: these are many, and the left one may have few.
+
+    With ``roles`` compiled code has a warp that requests factors through descriptors, besides
+    ``num_warps`` that multiply.
     """
 
     m: int
@@ -101,6 +104,7 @@ class MatmulTile:
     at_once: int = 0
     weights_first: bool = False
     swapped: bool = False
+    roles: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ class RenderedKernel:
     is_ours: bool = True  # else the user's: its text stays as it is
     streams: bool = False
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
+    gluon_text: Callable[[str], str] | None = None  # the same with roles of warps
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]

@@ -147,6 +147,20 @@ class HorizontalContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """How the copy engine loads a factor: a ``block`` from ``places`` into its shared ``tiles``.
+
+    They lie there as ``box`` says, transposed beside the factor if ``is_turned``.
+    """
+
+    block: str
+    places: str
+    tiles: str
+    box: tuple[int, ...]
+    is_turned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Factor:
     """How a factor is loaded: lines of the program, of a tile, of a step; what it is called."""
 
@@ -154,6 +168,7 @@ class Factor:
     setup: tuple[str, ...]
     body: tuple[str, ...]
     name: str
+    copy: Copy | None = None  # if its block lies at a fixed place
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +196,38 @@ class SplitContext:
     walk: str
     parts: str  # pointer
     counters: str  # pointer
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialPart:
+    """A block of columns in a kernel whose warps have roles: ``rhs`` is its factor in shared memory.
+
+    Its results are stored by ``lanes`` threads a row, if it ``has_rows``.
+    """
+
+    suffix: str
+    offset: int
+    block: int
+    rhs: str
+    lanes: int
+    early: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    has_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialContext:
+    """Roles of warps: one requests factors, ``warps`` others multiply; ``bytes`` are of a step."""
+
+    copies: tuple[Copy, ...]
+    lhs: str
+    parts: tuple[SpecialPart, ...]
+    accs: str
+    warps: int
+    stages: int
+    bytes: int
+    operand: str
+    accumulator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +259,7 @@ class MatmulContext:
     columns: tuple[ColumnsContext, ...]
     accumulator: str
     precision: str
+    special: SpecialContext | None = None
 
     @property
     def factors(self) -> tuple[Factor, ...]:

@@ -22,7 +22,7 @@ from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
-from aotpack.render.triton.contexts import Factor
+from aotpack.render.triton.contexts import Copy, Factor
 from aotpack.stages import TensorMap
 
 
@@ -57,13 +57,18 @@ def described_factor(
     at_step = builder.emitter_in(Frame(starts, {}, ()), step)
     places = ", ".join(at_step.index(one.start) for one in block.dimensions)
     text = f"{name}_block.load([{places}])"
-    if [one.axis for one in block.dimensions] != [axis for axis, _ in sides]:
+    is_turned = [one.axis for one in block.dimensions] != [axis for axis, _ in sides]
+    if is_turned:
         text += ".T"
     is_fixed = not any(isinstance(leaf, Axis) for leaf in block.base.leaves())
     if is_fixed:
         builder.maps.append(_map(builder, f"{name}_block", value.buffer, block, lengths))
     before, setup = (lines, ()) if is_fixed else ((), lines)
-    return Factor(before, setup, (*step.lines(), f"{name} = {text}"), name)
+    box = tuple(lengths.get(one.axis, one.length) for one in block.dimensions)
+    copied = Copy(f"{name}_block", places, f"{name}_tiles", box, is_turned)
+    steps = tuple(step.lines())
+    is_plain = is_fixed and not steps
+    return Factor(before, setup, (*steps, f"{name} = {text}"), name, copied if is_plain else None)
 
 
 def _map(

@@ -23,6 +23,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import ColumnsContext, Factor, MatmulContext
 from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.k_steps import Steps, in_steps, steps_of
+from aotpack.render.triton.roles import with_roles
 from aotpack.render.triton.split_sums import split_context, step_range
 from aotpack.render.triton.types import TRITON_TYPES
 
@@ -59,7 +60,7 @@ def matmul_context(
     lhs = replace(lhs, setup=(*lhs.setup, *early))
     columns = [replace(one, epilogue=factors.epilogue(one)[len(early) :]) for one in columns]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
-    return MatmulContext(
+    context = MatmulContext(
         name=kernel.name,
         comments=builder.comments,
         functions=tuple(builder.functions.values()),
@@ -86,6 +87,7 @@ def matmul_context(
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
     )
+    return with_roles(context, template_op.operand, tile) if tile.roles else context
 
 
 def precision(operand: DType, name: str) -> str:
