@@ -2,8 +2,8 @@
 
 In reading order: ``precompile``, ``request`` (a compilation as a value), ``cache``, ``pool`` and
 ``messages`` (compiling processes), ``worker`` (such a process) with ``signature``,
-``kernel_module``, ``packed_halves`` (a workaround) and ``columns`` (a check), ``elf`` and
-``spills`` (registers), ``host`` and ``shared_object`` (C), ``compilers`` (versions),
+``tensor_maps``, ``kernel_module``, ``packed_halves`` (a workaround) and ``columns`` (a check),
+``elf`` and ``spills`` (registers), ``host`` and ``shared_object`` (C), ``compilers`` (versions),
 ``tool`` (runs one), ``dump`` (of failures), ``user_kernels``, ``interpreter``.
 """
 

@@ -115,7 +115,7 @@ class MatmulTile:
     @property
     def may_split(self) -> bool:
         """True if programs may share its sums: each has one tile, of one block."""
-        return not self.most_programs and len(self.columns) == 1
+        return not (self.most_programs or self.roles) and len(self.columns) == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,13 @@ def render_epilogue(
     return tuple(emitter.region.lines())
 
 
-def loaded_early(kernel: Kernel, builder: KernelBuilder) -> tuple[str, ...]:
+def loaded_early(
+    kernel: Kernel, builder: KernelBuilder, rows: Axis | None = None
+) -> tuple[str, ...]:
     """The lines that load what the epilogue adds, such as a bias: it comes while sums are made.
 
-    They are the first lines of the epilogue, which follows.
+    They are the first lines of the epilogue, which follows. What differs between ``rows`` is left
+    to it.
     """
     made = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
@@ -32,7 +35,10 @@ def loaded_early(kernel: Kernel, builder: KernelBuilder) -> tuple[str, ...]:
         inner = walk((builder.bound(member, member.operation.value),))
         if all(isinstance(one, (Apply, Const, Load)) for one in inner):
             for load in (one for one in inner if isinstance(one, Load)):
-                if load.buffer not in made and not indirect_values(load.index):
+                leaves = {leaf for index in load.index for leaf in index.leaves()}
+                if load.buffer in made or rows in leaves:
+                    continue
+                if not indirect_values(load.index):
                     builder.emitter.value(load)
     return tuple(builder.root.lines())
 

@@ -3,7 +3,7 @@
 The IR as text: ``types``; ``operators`` with ``fast_operators`` and ``float8``; ``monoid`` and the
 kinds of it in ``monoids`` and ``extremes``; ``reserved``, names.
 Kernels, in reading order: ``kernels`` (the entry), ``contexts``, ``dialect`` (expressions),
-``loops`` (pointwise and reduction kernels, scans, scatters), ``matmul`` with ``descriptors``,
-``k_steps`` and ``split_sums``, ``few_rows``, ``attention``, ``launches`` (several kernels in a
-launch), ``stores``, ``early_start``.
+``loops`` (pointwise and reduction kernels, scans, scatters), ``matmul`` and ``products``
+(its parts), ``few_rows``, ``attention``, ``launches`` (several kernels in a launch), ``stores``,
+``early_start``.
 """

@@ -26,8 +26,8 @@ from aotpack.render.triton.contexts import (
     QueryContext,
     TileAxis,
 )
-from aotpack.render.triton.descriptors import described_factor
 from aotpack.render.triton.matmul import precision
+from aotpack.render.triton.products.descriptors import described_factor
 from aotpack.render.triton.types import TRITON_TYPES
 
 FARTHEST = 2**30  # from the first key

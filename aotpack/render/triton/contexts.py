@@ -200,7 +200,7 @@ class SplitContext:
 
 @dataclass(frozen=True, slots=True)
 class SpecialPart:
-    """A block of columns in a kernel whose warps have roles: ``rhs`` is its factor in shared memory.
+    """A block of columns in a kernel whose warps have roles; ``rhs`` is in shared memory.
 
     Its results are stored by ``lanes`` threads a row, if it ``has_rows``.
     """

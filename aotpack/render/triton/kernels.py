@@ -37,7 +37,7 @@ from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
 from aotpack.render.triton.matmul import matmul_context, output_frame
-from aotpack.render.triton.roles import gluon_text
+from aotpack.render.triton.products.roles import gluon_text
 
 TRITON_TILES = (PointwiseTile, Tile2D, ReductionTile, MatmulTile, AttentionTile)
 

@@ -21,12 +21,13 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import ColumnsContext, Factor, MatmulContext
-from aotpack.render.triton.descriptors import described_factor
-from aotpack.render.triton.k_steps import Steps, in_steps, steps_of
-from aotpack.render.triton.roles import with_roles
-from aotpack.render.triton.split_sums import split_context, step_range
+from aotpack.render.triton.products.descriptors import described_factor
+from aotpack.render.triton.products.k_steps import Steps, in_steps, steps_of
+from aotpack.render.triton.products.roles import with_roles
+from aotpack.render.triton.products.split_sums import split_context, step_range
 from aotpack.render.triton.types import TRITON_TYPES
 
+MOST_EARLY = 128  # columns whose bias registers hold during the sums
 ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
 
 
@@ -56,8 +57,7 @@ def matmul_context(
     factors = Factors(builder, template_op, tile, steps)
     lhs, columns = factors.left(), factors.all_columns()
     split = split_context(kernel, tile, builder) if tile.splits > 1 else None
-    early = loaded_early(kernel, builder) if tile.swapped else ()  # in small tiles
-    lhs = replace(lhs, setup=(*lhs.setup, *early))
+    early = _early(kernel, template_op, tile, builder)
     columns = [replace(one, epilogue=factors.epilogue(one)[len(early) :]) for one in columns]
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     context = MatmulContext(
@@ -82,12 +82,25 @@ def matmul_context(
         group=ROWS_TOGETHER,
         batch=batch_numbers(template_op.batch, "batch_number"),
         batch_count="".join(f" * ({axis.extent})" for axis in template_op.batch),
-        lhs=lhs,
+        lhs=replace(lhs, setup=(*lhs.setup, *early)),
         columns=tuple(columns),
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
     )
     return with_roles(context, template_op.operand, tile) if tile.roles else context
+
+
+def _early(
+    kernel: Kernel, template_op: Matmul, tile: MatmulTile, builder: KernelBuilder
+) -> tuple[str, ...]:
+    """Loads of the epilogue that come before the sums: of small tiles all, of others columns'.
+
+    A program with one tile would wait for them at its end. Registers hold few of them.
+    """
+    if tile.swapped:
+        return loaded_early(kernel, builder)
+    is_one = not tile.most_programs and tile.splits == 1 and len(tile.columns) == 1
+    return loaded_early(kernel, builder, template_op.m) if is_one and tile.n <= MOST_EARLY else ()
 
 
 def precision(operand: DType, name: str) -> str:

@@ -4,7 +4,7 @@ The model for sm_90 was fitted to medians on an H200 (27 shapes times up to 80 f
 docs/measurements/h200_matmul_forms.csv): a fixed time, a time for each step of k and for each wave
 of tiles, and the traffic at 4.3 TB/s times a factor. Other architectures take tiles that compile
 without spills within their shared memory, with scaled steps. Factors that are rectangles of memory
-may be read through tensor descriptors on sm_90: making two takes 1.4 us, steps are shorter.
+may be read through tensor descriptors on sm_90, and by warps with a role of their own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -126,6 +126,19 @@ _DESCRIBED = (
     Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 0.79, 0.283, 4.51, 0.61),
     Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 1.15, 0.593, 4.20, 0.57),
 )
+# Warps have roles: fitted to 62 packages with bias and activation (docs/measurements/
+# h200_roles.csv). Sums that programs share are slower so.
+_ROLES = (
+    Cost(MatmulTile(64, 64, 128, 4, 6, descriptors=True, roles=True), 1.50, 0.148, 2.10, 0.60),
+    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True, roles=True), 0.00, 0.135, 3.45, 0.60),
+    Cost(MatmulTile(64, 192, 64, 4, 6, descriptors=True, roles=True), 0.00, 0.200, 4.60, 0.60),
+    Cost(MatmulTile(128, 128, 64, 8, 6, descriptors=True, roles=True), 0.00, 0.262, 4.50, 0.60),
+    Cost(MatmulTile(128, 192, 64, 8, 4, descriptors=True, roles=True), 0.00, 0.420, 4.40, 0.60),
+    Cost(
+        MatmulTile(128, 192, 64, 8, 4, descriptors=True, most_programs=1, roles=True),
+        *(1.70, 0.450, 2.85, 0.60),
+    ),
+)
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
 # products (simulated). Two tf32 parts (tf32x3) take as long and lose 0.7 to 1.5, which over several
@@ -182,7 +195,7 @@ FAMILIES = (
         HOPPER,
         BLACKWELL - 1,
         H200,
-        (*_WGMMA, *_DESCRIBED),
+        (*_WGMMA, *_DESCRIBED, *_ROLES),
         _SINGLE_WGMMA,
         (*_MORE_WGMMA, *_MORE_DESCRIBED),
         windows=_WINDOWS,
@@ -279,6 +292,8 @@ def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, stride
         return False
     if not tile.descriptors:
         return True
+    if tile.roles and template_op.batch:
+        return False
     sides = (
         ((template_op.m, tile.m), (template_op.k, tile.k)),
         ((template_op.k, tile.k), (template_op.n, tile.n)),
@@ -376,7 +391,7 @@ def _fitted(tile: MatmulTile, template_op: Matmul, gpu: Gpu, digit: int) -> Matm
 def _lowest_digit(template_op: Matmul, strides: Strides) -> int:
     """The extent of the lowest digit of k in the offsets of factors; 0 without digits.
 
-    A step within one value of the others reads neighbours (``render/triton/k_steps.py``).
+    A step within one value of the others reads neighbours (``render/triton/products/k_steps.py``).
     """
     found = 0
     for value in walk((template_op.lhs, template_op.rhs)):

@@ -33,7 +33,7 @@ def with_roles(context: MatmulContext, operand: DType, tile: MatmulTile) -> Matm
     found = [one for one in copies if one is not None]
     if len(found) < len(copies) or lhs is None or context.batch or operand not in _HALF:
         return context
-    parts = tuple(_part(context, one) for one in columns)
+    parts = tuple(_part(context, one, context.lhs.setup) for one in columns)
     elements = context.k_block * (context.m_block + context.n_block)
     special = SpecialContext(
         copies=tuple(found),
@@ -63,7 +63,7 @@ def _factor(copy: Copy) -> str:
     return f"{copy.tiles}.index(stage){turned}"
 
 
-def _part(context: MatmulContext, columns: ColumnsContext) -> SpecialPart:
+def _part(context: MatmulContext, columns: ColumnsContext, early: tuple[str, ...]) -> SpecialPart:
     assert columns.rhs.copy is not None
     lines = tuple(_stored(context, columns, line) for line in columns.epilogue)
     return SpecialPart(
@@ -72,7 +72,7 @@ def _part(context: MatmulContext, columns: ColumnsContext) -> SpecialPart:
         block=columns.block,
         rhs=_factor(columns.rhs.copy),
         lanes=min(_LANES, columns.block // _VECTOR),
-        early=(),
+        early=early,
         epilogue=lines,
         has_rows=lines != columns.epilogue,
     )

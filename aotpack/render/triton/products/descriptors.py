@@ -18,7 +18,6 @@ from aotpack.ir.kernels.access import dot
 from aotpack.ir.kernels.blocks import Block, described_block
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load, Value
-from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
@@ -49,10 +48,7 @@ def described_factor(
     block = described_block(offset, sides, operand.itemsize)
     if block is None:
         return None
-    region = Region(frozenset(starts))
-    emitter = builder.emitter_in(Frame(starts, {}, ()), region)
-    made = _made(emitter, value.buffer, block, lengths)
-    lines = (*region.lines(), f"{name}_block = {made}")
+    lines = _made(builder, name, value.buffer, block, starts, lengths)
     step = Region(frozenset(starts))
     at_step = builder.emitter_in(Frame(starts, {}, ()), step)
     places = ", ".join(at_step.index(one.start) for one in block.dimensions)
@@ -64,8 +60,7 @@ def described_factor(
     if is_fixed:
         builder.maps.append(_map(builder, f"{name}_block", value.buffer, block, lengths))
     before, setup = (lines, ()) if is_fixed else ((), lines)
-    box = tuple(lengths.get(one.axis, one.length) for one in block.dimensions)
-    copied = Copy(f"{name}_block", places, f"{name}_tiles", box, is_turned)
+    copied = Copy(f"{name}_block", places, f"{name}_tiles", _box(block, lengths), is_turned)
     steps = tuple(step.lines())
     is_plain = is_fixed and not steps
     return Factor(before, setup, (*steps, f"{name} = {text}"), name, copied if is_plain else None)
@@ -82,15 +77,29 @@ def _map(
         block.base,
         tuple(one.size for one in sides),
         tuple(one.stride for one in sides),
-        tuple(lengths.get(one.axis, one.length) for one in sides),
+        _box(block, lengths),
     )
 
 
-def _made(emitter: Emitter, buffer: str, block: Block, lengths: Mapping[Axis, int]) -> str:
-    """The expression that makes a descriptor."""
+def _box(block: Block, lengths: Mapping[Axis, int]) -> tuple[int, ...]:
+    return tuple(lengths.get(one.axis, one.length) for one in block.dimensions)
+
+
+def _made(
+    builder: KernelBuilder,
+    name: str,
+    buffer: str,
+    block: Block,
+    starts: dict[Axis, str],
+    lengths: Mapping[Axis, int],
+) -> tuple[str, ...]:
+    """The lines that make a descriptor."""
+    region = Region(frozenset(starts))
+    emitter = builder.emitter_in(Frame(starts, {}, ()), region)
     pointer = emitter.arguments.pointer(buffer)
     base = f"{pointer} + {emitter.index(block.base)}" if block.base.terms else pointer
     sizes = ", ".join(emitter.index(one.size) for one in block.dimensions)
     strides = ", ".join(emitter.index(one.stride) for one in block.dimensions)
-    box = ", ".join(str(lengths.get(one.axis, one.length)) for one in block.dimensions)
-    return f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{box}])"
+    box = ", ".join(map(str, _box(block, lengths)))
+    made = f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{box}])"
+    return (*region.lines(), f"{name}_block = {made}")

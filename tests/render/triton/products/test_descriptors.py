@@ -167,4 +167,4 @@ def test_the_measured_tile_keeps_epilogues_in_registers(
     for form, warps in ((gelu, 8), (residual, 16)):
         (made,) = precompile(on_tile(form, args, DESCRIBED.tile), (HOPPER,), jobs=1).binaries
         assert made.num_warps == warps and made.spills == 0
-        assert made.shared <= 232_448 and made.global_scratch > 0
+        assert made.shared <= 232_448 and made.global_scratch == 0
