@@ -1,7 +1,7 @@
 """Tiles: for each kernel a closed list of variants, the block sizes it is compiled with.
 
 In reading order: ``choose`` (the pass), ``row_tiles``, ``unrolled_rows``, ``tile_2d``,
-``row_pipeline``, ``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``,
-``few_rows``, ``attention``, ``few_queries``, ``divisibility``, ``candidates`` (for tuning),
-``host`` (CPUs).
+``row_pipeline``, ``row_residency`` (rows that are not split), ``padding`` (strides), ``matmul``
+with ``matmul_costs``, ``few_rows``, ``attention``, ``few_queries``, ``divisibility``,
+``candidates`` (for tuning), ``host`` (CPUs).
 """

@@ -22,7 +22,7 @@ from aotpack.render import render
 from aotpack.runtime import load
 from aotpack.schedule import schedule
 from aotpack.schedule.memory.partial_sums import with_partial_sums
-from aotpack.schedule.tiles.matmul import DESCRIBED
+from aotpack.schedule.tiles.matmul_costs import DESCRIBED
 from aotpack.stages import Lowered, Rendered
 from aotpack.target import INTERPRETER, Target
 from tests.ptx import ptx
