@@ -73,7 +73,8 @@ def _family_variants(
     """Each row count ends a range; neighbouring ranges with equal tiles become one."""
     is_single = template_op.operand is DType.FLOAT32
     digit = _lowest_digit(template_op, strides)
-    table = family.costs(template_op.operand, fp32_precision, digit)
+    depth = typical(template_op.k.extent)
+    table = family.costs(template_op.operand, fp32_precision, digit, depth)
     table = tuple(cost for cost in table if _is_possible(cost.tile, template_op, program, strides))
     if not family.gpu.has_descriptors:
         table = tuple(cost for cost in table if not cost.tile.descriptors)

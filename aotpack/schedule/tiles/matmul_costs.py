@@ -16,6 +16,7 @@ from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile
 
 BYTES_PER_MICROSECOND = 4.3e6  # of the fit; other GPUs are scaled by their bandwidth
 SHORTEST_STEP = 16  # of a matrix unit
+LONG_WINDOW = 64  # elements of several steps
 MOST_HELD = 768  # bytes of a thread for sums and what is added to them; more spill
 
 
@@ -44,14 +45,17 @@ class Family:
     windows: tuple[Cost, ...] = ()  # tiles for 16-bit windows, if they have costs of their own
     gathered: tuple[Cost, ...] = ()  # the same for float32 windows that no step keeps to
 
-    def costs(self, operand: DType, fp32_precision: str, digit: int) -> tuple[Cost, ...]:
+    def costs(
+        self, operand: DType, fp32_precision: str, digit: int, depth: int
+    ) -> tuple[Cost, ...]:
         """The tiles for factors of a type; ``digit`` is the lowest of k in windows, else 0."""
         half = self.windows if is_by_steps(digit) and self.windows else self.half
         if operand is not DType.FLOAT32:
             return half
         if fp32_precision == "tf32":
             return tuple(_with_tf32(half))
-        return self.gathered if digit and not is_by_steps(digit) and self.gathered else self.single
+        is_gathered = digit > 0 and not is_by_steps(digit) and depth > LONG_WINDOW
+        return self.gathered if is_gathered and self.gathered else self.single
 
     def with_room(self, added: int) -> "Family":
         """The family without tiles whose sums and ``added`` bytes exceed a thread's registers."""
@@ -161,12 +165,11 @@ _SINGLE_WGMMA = (
     Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 0.3, 1.4, 0.3),
     Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 0.5, 1.2, 0.25),
 )
-# Windows of few channels compute an address for each element: short steps hide it (7x7 of 3, batch
-# 32: 565 us in place of 960).
+# Long windows of few channels compute an address for each element: short steps hide it (7x7 of 3,
+# batch 32: 401 us in place of 960). One step of a 3x3 is quicker whole (44 us, two steps 117).
 _SINGLE_GATHERED = (
-    Cost(MatmulTile(64, 32, 16, 4, 4, "bf16x6"), 1.0, 1.0, 0.9, 0.25),
-    Cost(MatmulTile(64, 64, 16, 4, 4, "bf16x6"), 1.0, 1.2, 0.9, 0.25),
-    Cost(MatmulTile(128, 64, 16, 8, 4, "bf16x6"), 1.0, 2.2, 1.5, 0.25),
+    Cost(MatmulTile(128, 64, 16, 8, 4, "bf16x6"), 1.0, 2.2, 1.3, 0.25),
+    Cost(MatmulTile(256, 64, 16, 8, 3, "bf16x6"), 4.0, 3.1, 2.2, 0.25),
 )
 _SINGLE_MMA = (
     Cost(MatmulTile(16, 32, 64, 4, 3, "bf16x6"), 2.4, 0.9, 0.3, 0.5),
