@@ -179,7 +179,7 @@ def _renamed(traced: Traced, tensors: Mapping[str, _Tensor], labels: Mapping[str
         tuple(_ref(ref, names) for ref in graph.outputs),
         tuple((names.get(name, name), _ref(ref, names)) for name, ref in graph.updates),
     )
-    return Traced(renamed, _golden(traced.golden, names))
+    return replace(traced, graph=renamed, golden=_golden(traced.golden, names))
 
 
 def _weight(weight: Weight, tensor: _Tensor) -> Weight:

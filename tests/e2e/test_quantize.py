@@ -117,6 +117,9 @@ def test_methods_share_codes(model):
         return Method(module, (torch.arange(2),))
 
     methods = {"whole": entry(model), "embedding": entry(model.embed)}
+    how = BuildOptions(targets=parse_targets("cpu"), quantize=read_quantization("int8"))
+    lines = build_of(Source(methods), how).quantized
+    assert [line.split(":")[0] for line in lines] == ["embed", "up", "down", "head"]
     packaged = aotpack.compile(methods, quantize="int8", target="cpu")
     wanted = rounded(model.embed.weight, "int8")[:2]
     torch.testing.assert_close(packaged.embedding(torch.arange(2)), wanted)
