@@ -20,7 +20,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.division import exact_quotient
 from aotpack.ir.symbolic.facts import typical
-from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Quotient, Remainder
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Quotient, Remainder, total
 from aotpack.schedule.layout import (
     choose_strides,
     contiguous_by_contract,
@@ -93,7 +93,8 @@ def _interchanged(kernel: Kernel, program: Program, strides: Strides, counted: s
     """The kernel with the digits of each axis in the order that wastes the fewest bytes."""
     if not _is_free(kernel):
         return kernel
-    change: dict[Axis, Int] = {}
+    split: dict[Axis, Int] = {}
+    number: dict[Axis, Int] = {}
     for axis in kernel.axes:
         digits = digits_of(kernel, axis)
         if len(digits) < 2:
@@ -101,10 +102,12 @@ def _interchanged(kernel: Kernel, program: Program, strides: Strides, counted: s
         walks = list(_walks(kernel, digits, program, strides, counted))
         best = min(_orders(digits, walks), key=lambda order: _waste(order, walks))
         if best != digits:
-            change[axis] = _renumbered(axis, digits, best)
-    if not change:
+            loops = {d: Axis(f"{axis}.{place}", d.size) for place, d in enumerate(digits)}
+            split[axis] = total(Int.of(loop) * digit.below for digit, loop in loops.items())
+            number |= delinearize(tuple(loops[digit] for digit in best), Int.of(axis))
+    if not split:
         return kernel
-    members = tuple(_moved(member, change) for member in kernel.members)
+    members = tuple(_moved(member, split, number) for member in kernel.members)
     return replace(kernel, members=members)
 
 
@@ -203,16 +206,9 @@ def _run(order: tuple[Digit, ...], steps: Mapping[Digit, int]) -> int:
     return max(1, run)
 
 
-def _renumbered(axis: Axis, digits: tuple[Digit, ...], order: tuple[Digit, ...]) -> Int:
-    """The old number of the point that has the number ``axis`` in the new order."""
-    loops = {digit: Axis(f"d{number}", digit.size) for number, digit in enumerate(digits)}
-    values = delinearize(tuple(loops[digit] for digit in order), Int.of(axis))
-    old = Int.of(0)
-    for digit in digits:
-        old = old + values[loops[digit]] * digit.below
-    return old
-
-
-def _moved(member: Member, change: Mapping[Axis, Int]) -> Member:
-    binding = tuple((axis, value.substitute(change)) for axis, value in member.binding)
+def _moved(member: Member, split: Mapping[Axis, Int], number: Mapping[Axis, Int]) -> Member:
+    """The member whose indices are of digits first, then of the point's number in the new order."""
+    binding = tuple(
+        (axis, value.substitute(split).substitute(number)) for axis, value in member.binding
+    )
     return replace(member, binding=binding)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 from aotpack import compile as compile_model
@@ -104,3 +105,29 @@ def test_the_meaning_stays_for_every_size(groups: int, size: int) -> None:
     for shape in ((1, 16, 4 + size, 5), (3, 16, 4, 5)):
         x = torch.randn(shape)
         torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-4)
+
+
+class Doubled(nn.Module):
+    """An image of steps of rows, twice along its channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixed = nn.Linear(6, 6, bias=False)
+        self.windows = nn.Conv2d(6, 6, (3, 2), (3, 3), (3, 1), (1, 2), groups=2, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = self.windows(self.mixed(x.movedim(1, -1)).movedim(-1, 1))
+        return torch.cat((image, image), 1)
+
+
+def test_digits_of_rounded_sizes_are_told_apart() -> None:
+    sizes = {"x": {0: Dim("b", max=64), 2: Dim("h", max=64)}}
+    x = torch.randn(2, 6, 5, 2)
+    schedule = scheduled(Doubled(), x, dynamic_shapes=sizes).on(90)
+    bindings = [value for k in schedule.kernels for m in k.members for _, value in m.binding]
+    assert max(len(str(value)) for value in bindings) < 60
+    module = Doubled().eval()
+    compiled = compile_model(module, (x,), target="interpreter", dynamic_shapes=sizes)
+    for b, h in ((1, 1), (3, 8)):
+        x = torch.randn(b, 6, h, 2)
+        torch.testing.assert_close(compiled(x), module(x))

@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
-from aotpack.ir.kernels.access import delinearize, flatten_index, linearize, points, written_index
+from aotpack.ir.kernels.access import delinearize, flatten_index, points, written_index
 from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.kernels.tiles import SHORTEST_SIDE
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Control, Operation, Program, loads, reads, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal, typical
-from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value
 from aotpack.schedule.fusion.refusal import Refusal
+from aotpack.schedule.fusion.solve import is_read_whole, linear_of_kernel, mixed_radix, solve_read
 
 Binding = Mapping[Axis, Int]
 
@@ -197,16 +198,11 @@ def _position_read(
         if _writer(group, load.buffer) is None:
             continue
         shape = program.buffers[load.buffer].shape
-        radix = _mixed_radix(flatten_index(load.index, shape))
+        radix = mixed_radix(flatten_index(load.index, shape))
         if radix is None or not known_equal(points(radix), group.axes[0].extent):
             return None
         return flatten_index(tuple(map(rewrite.index, load.index)), shape)
     return None
-
-
-def linear_of_kernel(axes: tuple[Axis, ...]) -> Int:
-    """The row-major position of a point of a kernel's axes."""
-    return linearize(axes, {axis: Int.of(axis) for axis in axes})
 
 
 def _join_pointwise(
@@ -259,9 +255,9 @@ def _reordered(group: Group, operation: Operation, program: Program) -> Binding 
         for member in group.members:
             rewrite = Rewriter(dict(member.binding))
             for other in loads(member.operation):
-                if other.buffer == load.buffer:
+                if other.buffer == load.buffer and is_read_whole(other, shape):
                     place = tuple(map(rewrite.index, other.index))
-                    binding = _solve(operation, load, place, shape, group.axes)
+                    binding = solve_read(operation, load, place, shape, group.axes)
                     if binding is not None:
                         return binding
     return None
@@ -278,66 +274,10 @@ def _bind(
         member = _writer(group, load.buffer)
         if member is not None:
             shape = program.buffers[load.buffer].shape
-            solved = _solve(operation, load, written_index(member), shape, axes)
+            solved = solve_read(operation, load, written_index(member), shape, axes)
             if solved is not None:
                 return solved
     return delinearize(operation.axes, linear_of_kernel(axes))
-
-
-def _solve(
-    operation: Pointwise,
-    load: Load,
-    written: tuple[Int, ...],
-    shape: tuple[Int, ...],
-    axes: tuple[Axis, ...],
-) -> Binding | None:
-    """Solve ``load.index == written`` for the operation's axes, each dimension a mixed radix.
-
-    A dimension must be read whole; otherwise points are visited twice or never. Axes that the load
-    does not use take the kernel axes that the written index does not use, in order. None for a
-    written index that was loaded (a sort): the point of an element is unknown.
-    """
-    if any(isinstance(leaf, Indirect) for position in written for leaf in position.leaves()):
-        return None
-    binding: dict[Axis, Int] = {}
-    for part, position, size in zip(load.index, written, shape, strict=True):
-        radix = _mixed_radix(part)
-        if radix is None or any(axis in binding for axis in radix):
-            return None
-        if not known_equal(points(radix), size):
-            return None
-        binding |= delinearize(radix, position)
-    rest = tuple(a for a in operation.axes if a not in binding)
-    used = {leaf for position in written for leaf in position.leaves()}
-    free = tuple(axis for axis in axes if axis not in used)
-    if not known_equal(points(rest), points(free)):
-        return None
-    binding |= delinearize(rest, linear_of_kernel(free))
-    return {axis: binding[axis] for axis in operation.axes}
-
-
-def _mixed_radix(part: Int) -> tuple[Axis, ...] | None:
-    """The axes of ``(i*J + j)*K + k``, outermost first; None for any other expression."""
-    found: list[Axis] = []
-    rest, below = part, Int.of(1)
-    while rest.terms:
-        inner = _axis_with_step(rest, below)
-        if inner is None or inner in found:
-            return None
-        found.append(inner)
-        rest = rest - below * Int.of(inner)
-        below = below * inner.extent
-    return tuple(reversed(found))
-
-
-def _axis_with_step(expression: Int, step: Int) -> Axis | None:
-    """The axis that occurs in a sum exactly as ``step * axis``."""
-    for atom in expression.atoms():
-        if isinstance(atom, Axis):
-            left = expression - step * Int.of(atom)
-            if len(left.terms) < len(expression.terms) and atom not in left.atoms():
-                return atom
-    return None
 
 
 def _writer(group: Group, buffer: str) -> Member | None:
