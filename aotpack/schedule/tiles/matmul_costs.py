@@ -143,8 +143,8 @@ _DESCRIBED = (
     Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 0.79, 0.283, 4.51, 0.61),
     Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 1.15, 0.593, 4.20, 0.57),
 )
-# Warps have roles: fitted to 62 packages with bias and activation (docs/measurements/
-# h200_roles.csv). Sums that programs share are slower so.
+# Warps have roles: fitted to 62 packages with bias and activation
+# (docs/measurements/h200_roles.csv). Sums that programs share are slower so.
 _ROLES = (
     Cost(MatmulTile(64, 64, 128, 4, 6, descriptors=True, roles=True), 1.50, 0.148, 2.10, 0.60),
     Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True, roles=True), 0.00, 0.135, 3.45, 0.60),
