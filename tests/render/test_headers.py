@@ -59,6 +59,11 @@ class Separable(nn.Module):
 KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_loop.py.jinja": (Softmax(), (torch.zeros(64, 1000),), False),
     "kernel_matmul.py.jinja": (Projection(64, 48), (torch.zeros(70, 64),), False),
+    "kernel_matmul_gluon.py.jinja": (
+        Projection(1024, 2048).bfloat16(),
+        (torch.zeros(512, 1024, dtype=torch.bfloat16),),
+        False,
+    ),
     "kernel_few_rows.py.jinja": (Projection(256, 48), (torch.zeros(1, 256),), False),
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
@@ -71,10 +76,10 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
 }
 
 
-def header(kernel: KernelSource) -> list[str]:
-    """The comments at the top of a kernel."""
+def header(kernel: KernelSource, text: str | None = None) -> list[str]:
+    """The comments at the top of a kernel's text."""
     mark = "// " if kernel.language == "c" else "# "
-    lines = kernel.text.splitlines()
+    lines = (text or kernel.text).splitlines()
     end = next(number for number, line in enumerate(lines) if not line.startswith(mark))
     return [line.removeprefix(mark) for line in lines[:end]]
 
@@ -83,7 +88,8 @@ def header(kernel: KernelSource) -> list[str]:
 def test_a_kernel_names_its_template_and_the_lines_of_the_model(template: str) -> None:
     module, args, on_host = KERNELS[template]
     product = rendered(module, *args, targets=(CPU,) if on_host else H100)
-    found = [header(kernel) for kernel in product.kernels if f" {template}\n" in kernel.text]
+    texts = [(one, text) for one in product.kernels for text in (one.text, one.gluon_text)]
+    found = [header(one, text) for one, text in texts if f" {template}\n" in text]
     assert found
     for first, *places in found:
         assert first == f"template: {template}"

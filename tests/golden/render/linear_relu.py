@@ -18,6 +18,7 @@ def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
     n_start = (tile // rows) * 32
     m = (m_start + tl.arange(0, 32))[:, None]
     n = (n_start + tl.arange(0, 32))[None, :]
+    t3 = tl.load(bias_ptr + n).to(tl.float32)
     acc = tl.zeros([32, 32], tl.float32)
     for k_start in range(0, 256, 256):
         k = k_start + tl.arange(0, 256)
@@ -26,7 +27,6 @@ def linear_relu(x_ptr, weight_ptr, bias_ptr, out_ptr):
         t1 = tl.load(x_ptr + 256*m + k_row)
         t2 = tl.load(weight_ptr + 256*n + k_column)
         acc = tl.dot(t1, t2, acc)
-    t3 = tl.load(bias_ptr + n).to(tl.float32)
     t4 = acc + t3
     t5 = tl.maximum(t4, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out_ptr + 512*m + n, t5.to(tl.bfloat16))

@@ -27,7 +27,11 @@ def test_weights_are_requested_before_the_wait_and_inputs_after_it() -> None:
 def test_a_bias_is_loaded_before_the_sums() -> None:
     assert (text := text_of(1, 256, 2048)).index("bias_ptr +") < text.index("acc +=")
     assert (text := text_of(16, 2048, 1024)).index("bias_ptr +") < text.index("for k_start")
-    assert (text := text_of(64, 2048, 1024)).index("bias_ptr +") > text.index("for k_start")
+    assert (text := text_of(64, 2048, 1024)).index("bias_ptr +") < text.index("for k_start")
+
+
+def test_programs_of_many_tiles_load_a_bias_after_the_sums() -> None:
+    assert (text := text_of(16384, 1024, 1024)).index("bias_ptr +") > text.index("for k_start")
 
 
 class Growing(nn.Module):
