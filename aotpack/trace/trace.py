@@ -201,7 +201,7 @@ def _export(
     """``export``; what forward changes in Python meanwhile is put back."""
     before = Attributes({"": run})
     try:
-        with without_caches([root_of(run)]):
+        with without_caches([root_of(run)]), before.values_kept(run):
             program = export(run, *example, shapes, name=name, strict=strict)
         new = [one.path for one in before.changes() if one.is_registered]
         if new:

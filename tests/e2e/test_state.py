@@ -1,6 +1,7 @@
 """Tensors a model changes in place: calls in a row leave what eager leaves (S:D8, D9, H14)."""
 
 import copy
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -298,3 +299,52 @@ def test_a_copy_takes_the_type_and_shape_of_the_state(dtype: str, rows: int, tar
     found, wanted = model(x), module(x)
     assert all(map(torch.equal, found, wanted))
     assert torch.equal(torch.from_dlpack(model.state["state"]), module.state)
+
+
+class Holder:
+    """A tensor in an object that is no module."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def of_inference() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(3)
+
+
+PLACES: dict[str, tuple[Any, Callable[[Any], torch.Tensor]]] = {
+    "attribute": (torch.ones(3), lambda held: held),
+    "list": ([torch.ones(3)], lambda held: held[0]),
+    "dict": ({"one": torch.ones(3)}, lambda held: held["one"]),
+    "object": (Holder(torch.ones(3)), lambda held: held.tensor),
+    "view": (torch.ones(2, 3), lambda held: held[1]),
+    "inference": (of_inference(), lambda held: held),
+}
+WRITES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "add": lambda state, x: state.add_(x),
+    "average": lambda state, x: state.mul_(0.5).add_(x),
+    "row": lambda state, x: state[:2].mul_(0.5),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("write", WRITES)
+def test_plain_tensors_begin_as_the_model_has_them(place: str, write: str) -> None:
+    """The export runs the operators on them."""
+    held, found = PLACES[place]
+
+    class Changed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = copy.deepcopy(held)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            WRITES[write](found(self.held), x)
+            return found(self.held) + x
+
+    model, x = Changed(), torch.arange(3.0)
+    compiled = aotpack.compile(model, (x,), target="cpu")
+    with torch.inference_mode():
+        for _ in range(3):
+            assert torch.equal(compiled(x), model(x))

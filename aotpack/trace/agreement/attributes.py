@@ -9,6 +9,7 @@ import enum
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -207,6 +208,24 @@ class Attributes:
                 holder.restore()
         for name in self._names:
             name.restore()
+
+    @contextmanager
+    def values_kept(self, module: nn.Module) -> Iterator[None]:
+        """Put back what the block writes to tensors that are no parameters or buffers.
+
+        torch.export runs operators on such tensors while it records them.
+        """
+        own = {id(one) for one in (*module.parameters(), *module.buffers())}
+        others = [one for one in self._memories if id(one.tensor) not in own]
+        before = [(one.alias, _version(one.alias), one.alias.clone()) for one in others]
+        try:
+            yield
+        finally:
+            with torch.inference_mode():
+                for tensor, version, values in before:
+                    uncounted = tensor.is_inference() and not torch.equal(tensor, values)
+                    if uncounted or _version(tensor) != version:
+                        tensor.copy_(values)
 
     def storages(self) -> set[int]:
         """The memories of its tensors, as ``storage_of`` tells them."""
