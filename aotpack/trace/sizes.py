@@ -23,6 +23,15 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.dynamic import LeafSpec
 
+
+def _power(base: Int, exponent: Int) -> Int:
+    if exponent.constant is None:
+        raise UnsupportedError(
+            f"a size has the power {exponent}, another size; accepted are powers that are constant"
+        )
+    return product([base] * exponent.constant)
+
+
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
     "FloorDiv": lambda a, b: a // b,
@@ -32,7 +41,7 @@ _FUNCTIONS: dict[str, Callable[..., Int]] = {
     "ModularIndexing": lambda a, b, c: a // b % c,
     "Max": lambda *values: reduce(maximum, values),
     "Min": lambda *values: reduce(minimum, values),
-    "PowByNatural": lambda base, power: product([base] * int(power)),
+    "PowByNatural": _power,
     "Identity": lambda a: a,
 }
 

@@ -17,7 +17,7 @@ from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import known_multiple, typical
-from aotpack.ir.symbolic.integers import Axis, Int, product
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product
 from aotpack.schedule.interchange import Digit, digits_of, step_along
 
 LONGEST = 72  # elements of a row: lines of a kernel
@@ -58,6 +58,9 @@ def unrolled_rows(
         rows //= 2
     tile = ReductionTile(rows, length, persistent=True, num_warps=WARPS, unrolled=True)
     largest = max(along, key=lambda one: typical(product(program.buffers[one.buffer].shape)))
+    places = [leaf for access in along for leaf in access.offset(strides).leaves()]
+    if any(isinstance(leaf, Indirect) for leaf in places):
+        return tile  # a gather: nobody knows what neighbours share
     return _with_neighbours(tile, kernel, strides, along, largest, gpu)
 
 
