@@ -26,7 +26,7 @@ from aotpack.trace.operators.counted import find_counted, with_counted
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
-from aotpack.trace.tree import children_of, leaf_of, tree_of
+from aotpack.trace.tree import check_counters, children_of, leaf_of, tree_of
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
 from aotpack.trees import Tree
 
@@ -64,7 +64,7 @@ def build_graph(
         outputs=_output_specs(results, {*inputs, *weights.tensors}, sizes),
         args=args,
         kwargs=kwargs,
-        result=_result_tree(program),
+        result=_result_tree(program, kwargs, name),
         updates=tuple(updates),
         assertions=assertions,
         unused=_unused(program, kept),
@@ -211,7 +211,9 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
     return tree_of(args, leaves, "input"), tree_of(kwargs, leaves, "input")
 
 
-def _result_tree(program: ExportedProgram) -> Tree:
+def _result_tree(program: ExportedProgram, kwargs: Tree, name: str) -> Tree:
     specs = program.graph_signature.output_specs
     leaves = [leaf_of(s.arg, "result") for s in specs if s.kind is OutputKind.USER_OUTPUT]
-    return tree_of(program.call_spec.out_spec, iter(leaves), "result")
+    result = tree_of(program.call_spec.out_spec, iter(leaves), "result")
+    check_counters(kwargs, result, name)
+    return result

@@ -12,10 +12,13 @@ from torch.export.graph_signature import ArgumentSpec, ConstantArgument, TensorA
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
+from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
 from aotpack.trees import Tree
 
 LEAF = Tree("leaf")
 _SEQUENCES = {tuple: "tuple", torch.Size: "tuple", list: "list"}
+_TAG = "_t"  # of what transformers writes for a value of a cache
+_READ, _SILENT = ("obj", "tensor", "sym"), ("type", "device", "dtype", "layout")
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 
 
@@ -29,6 +32,8 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     if spec.type.__module__ == "torch.return_types":  # such as the result of torch.sort
         name = f"torch.return_types.{spec.type.__name__}"
         return Tree("named", children, spec.type.__match_args__, name=name)
+    if isinstance(spec.context, dict) and spec.context.get(_TAG) == "obj":
+        return _object(spec, iter(children), what)
     keys = _keys(spec)
     if len(keys) != len(children):
         raise TraceError(
@@ -43,6 +48,80 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     kind = "record" if own and not issubclass(spec.type, dict) else "object"
     fields = tuple(dict.fromkeys((*own, *keys)))
     return Tree(kind, children, keys, name=_name_of(spec.type), fields=fields)
+
+
+def _object(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
+    """A cache of transformers as records: its registration describes the attributes of objects."""
+    name = spec.type.__name__
+    if "DynamicCache" in (kind.__name__ for kind in spec.type.__mro__):
+        raise TraceError(f"the {what} contains a {name}, which grows; {CACHE_ADVICE}")
+    others = sorted({*_tags(spec.context)} - {*_READ, *_SILENT})
+    if others:
+        raise TraceError(
+            f"the {what} contains a {name} with values of other kinds ({', '.join(others)}) than "
+            "tensors, numbers, text and None in lists, dicts with text keys and objects; pass its "
+            "tensors instead"
+        )
+    found = _described(spec.context, leaves)
+    assert found is not None
+    return found
+
+
+def _tags(value: Any) -> Iterator[str]:
+    """The kinds of values that are no plain data."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _tags(part)
+    elif isinstance(value, dict):
+        if _TAG in value:
+            yield value[_TAG]
+        for part in value.values():
+            yield from _tags(part)
+
+
+def _described(value: Any, leaves: Iterator[Tree]) -> Tree | None:
+    """What transformers writes for a value; None for types and devices, which say nothing."""
+    if value is None:
+        return Tree("none")
+    if isinstance(value, (bool, int, float, str)):
+        return Tree("constant", value=value)
+    if isinstance(value, list):
+        return Tree("list", tuple(one for part in value if (one := _described(part, leaves))))
+    tag = value.get(_TAG)
+    if tag in ("tensor", "sym"):
+        return next(leaves)
+    if tag in _SILENT:
+        return None
+    parts = {key: _described(part, leaves) for key, part in (value["s"] if tag else value).items()}
+    kept = {key: part for key, part in parts.items() if part is not None}
+    children, keys = tuple(kept.values()), tuple(kept)
+    if tag is None:
+        return Tree("dict", children, keys)
+    name = value["p"].rpartition(":")[2].rpartition(".")[2]
+    return Tree("record", children, keys, name=name, fields=keys)
+
+
+def check_counters(given: Tree, returned: Tree, name: str) -> None:
+    """Refuse numbers of the host that change from an argument to the result of the same name."""
+    results = dict(zip(returned.keys, returned.children, strict=False))
+    for key, tree in zip(given.keys, given.children, strict=False):
+        for path in _counters(tree, results.get(key, tree), key):
+            raise TraceError(
+                f"tracing {name}: {path[0]} is {path[1]} before the call and {path[2]} after it; "
+                "a package has the first for ever. Use a cache that counts in tensors: layers of "
+                "sliding windows count in Python, so replace them by StaticLayer(max_cache_len)"
+            )
+
+
+def _counters(before: Tree, after: Tree, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """(path, before, after) of each number that changes while the structure stays."""
+    if before.keys != after.keys or len(before.children) != len(after.children):
+        return
+    steps = [f".{key}" for key in before.keys] or [f"[{n}]" for n in range(len(before.children))]
+    for step, one, other in zip(steps, before.children, after.children, strict=True):
+        yield from _counters(one, other, path + step)
+    if before.kind == after.kind == "constant" and before.value != after.value:
+        yield path, before.value, after.value
 
 
 def _name_of(kind: type) -> str:

@@ -1,0 +1,220 @@
+"""Caches of transformers: what its exporters make is packaged, and gives the tokens of eager.
+
+The module of a decoder holds a static cache as state; `DynamoExporter` makes it arguments and
+results.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    StaticLayer,
+    StaticSlidingWindowLayer,
+)
+from transformers.exporters import DynamoConfig, DynamoExporter
+from transformers.exporters.exporter_dynamo import register_pytree_node
+from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
+
+import aotpack
+from aotpack.errors import TraceError
+from aotpack.runtime import AotpackError
+from aotpack.trace.load import load_model
+
+LENGTH, COUNT = 16, 6
+PROMPT = [3, 1, 4, 1, 5]
+TINY = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "initializer_range": 0.3,
+    "tie_word_embeddings": False,
+}
+SIZES = {"batch_size": 1, "max_cache_len": LENGTH}
+TOKENS = Dim("tokens", min=1, max=LENGTH)
+DYNAMIC = {"input_ids": {1: TOKENS}, "cache_position": {0: TOKENS}}
+
+
+def made(kind: type, config: Any) -> PreTrainedModel:
+    torch.manual_seed(1)
+    model = kind(config).eval()
+    model.generation_config = GenerationConfig(
+        use_cache=True, cache_implementation="static", cache_config=SIZES, pad_token_id=0
+    )
+    return model
+
+
+@pytest.fixture(scope="module")
+def llama() -> PreTrainedModel:
+    return made(LlamaForCausalLM, LlamaConfig(**TINY))
+
+
+def eager(model: PreTrainedModel, prompt: list[int]) -> list[int]:
+    """Greedy tokens, without a cache."""
+    ids = [*prompt]
+    for _ in range(COUNT):
+        ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+def told(call: Callable[..., Any], prompt: list[int], *, at_once: bool) -> list[int]:
+    """Greedy tokens of a package whose cache is state."""
+    given, found, place = [*prompt], [], 0
+    while len(found) < COUNT:
+        new = given if at_once else given[:1]
+        logits = call(input_ids=np.array([new]), cache_position=np.arange(place, place + len(new)))
+        given, place = given[len(new) :], place + len(new)
+        if not given:
+            found.append(int(logits[0, -1].argmax()))
+            given = found[-1:]
+    return found
+
+
+def exported(model: PreTrainedModel, count: int, **options: Any) -> torch.export.ExportedProgram:
+    module = TorchExportableModuleForDecoderOnlyLM(model)
+    ids, places = torch.tensor([PROMPT[:count]]), torch.arange(count)
+    return module.export(input_ids=ids, cache_position=places, strict=False, **options)
+
+
+def test_a_file_of_a_program_of_any_length(llama, tmp_path):
+    torch.export.save(exported(llama, 5, dynamic_shapes=DYNAMIC), tmp_path / "llama.pt2")
+    loaded = load_model(str(tmp_path / "llama.pt2"))
+    model = aotpack.compile(loaded.module, loaded.args, loaded.kwargs, target="cpu")
+    for prompt in PROMPT, PROMPT[1:4], [7]:
+        assert told(model, prompt, at_once=True) == eager(llama, prompt)
+    assert set(model.state) == {"cumulative_length_0", "key_cache_0", "value_cache_0"}
+
+
+def test_a_program_with_the_hybrid_cache_of_sliding_windows():
+    config = Gemma3TextConfig(
+        **TINY, head_dim=8, sliding_window=LENGTH, layer_types=["sliding_attention"]
+    )
+    model = made(Gemma3ForCausalLM, config)
+    program = exported(model, 1)
+    package = aotpack.compile(program, *program.example_inputs, target="cpu")
+    assert told(package, PROMPT, at_once=False) == eager(model, PROMPT)
+    with pytest.raises(AotpackError, match="'input_ids' has size 5 in dimension 1; accepted: 1"):
+        told(package, PROMPT, at_once=True)
+
+
+# --- caches as arguments and results -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def split(llama: PreTrainedModel) -> dict[str, torch.export.ExportedProgram]:
+    """Prefill and decode, as transformers exports them."""
+    ids = torch.tensor([PROMPT])
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    how = GenerationConfig(
+        do_sample=False, pad_token_id=0, cache_implementation="static", max_cache_len=LENGTH
+    )
+    found = DynamoExporter().export_for_generation(
+        llama, given, DynamoConfig(), generation_config=how
+    )
+    return {name: one.program for name, one in found.components.items()}
+
+
+def test_a_cache_goes_from_result_to_argument(llama, split):
+    methods = {n: aotpack.Method(one, *one.example_inputs) for n, one in split.items()}
+    model = aotpack.compile(methods, target="cpu")
+    empty = {
+        "is_initialized": False,
+        "max_cache_len": LENGTH,
+        "cumulative_length": np.zeros((), np.int64),
+    }
+    cache: Any = {"layers": [empty], "offloading": False}
+    result = model.prefill(
+        input_ids=np.array([PROMPT]), position_ids=np.arange(5)[None], past_key_values=cache
+    )
+    found = [int(result.logits[0, -1].argmax())]
+    for place in range(5, 4 + COUNT):
+        result = model.decode(
+            input_ids=np.array([found[-1:]]),
+            position_ids=np.array([[place]]),
+            attention_mask=np.arange(LENGTH)[None, None, None] <= place,
+            past_key_values=result.past_key_values,
+        )
+        found.append(int(result.logits[0, -1].argmax()))
+    assert found == eager(llama, PROMPT)
+    with pytest.raises(AotpackError, match=r"layers\[0\].max_cache_len' is 17; .* traced with 16"):
+        model.prefill(
+            input_ids=np.array([PROMPT]),
+            position_ids=np.arange(5)[None],
+            past_key_values=cache | {"layers": [empty | {"max_cache_len": 17}]},
+        )
+
+
+class Step(nn.Module):
+    """One layer of a cache, as attention calls it."""
+
+    def forward(self, x: torch.Tensor, past_key_values: Cache) -> dict[str, Any]:
+        keys, values = past_key_values.update(x, x, 0)
+        return {"seen": keys * values, "past_key_values": past_key_values}
+
+
+class Numbered(StaticLayer):
+    """It has a dict whose keys are no text, which may decide what a program does."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.is_updated = {0: True}
+
+
+def step(cache: Cache) -> torch.export.ExportedProgram:
+    """A program over a cache that one call has filled."""
+    x = torch.ones(1, 1, 1, 8)
+    register_pytree_node(type(cache))
+    cache.update(x, x, 0)
+    return torch.export.export(Step(), (), {"x": x, "past_key_values": cache})
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (DynamicLayer(), "contains a DynamicCache, which grows.*make a StaticCache once"),
+        (
+            StaticSlidingWindowLayer(LENGTH, sliding_window=4),
+            r"past_key_values.layers\[0\].cumulative_length_int is 1 before .* 2 after.*StaticLay",
+        ),
+        (
+            Numbered(LENGTH),
+            "contains a Cache with values of other kinds .items. than tensors, .* its tensors",
+        ),
+    ],
+)
+def test_caches_that_are_no_tensors_alone_are_refused(layer, message):
+    cache = DynamicCache() if isinstance(layer, DynamicLayer) else Cache(layers=[layer])
+    program = step(cache)
+    with pytest.raises(TraceError, match=message):
+        aotpack.compile(program, *program.example_inputs, target="cpu")
+
+
+def test_a_static_layer_is_accepted_as_another_object_with_its_tensors():
+    program = step(Cache(layers=[StaticLayer(LENGTH)]))
+    model, cache = (
+        aotpack.compile(program, *program.example_inputs, target="cpu"),
+        Cache(layers=[StaticLayer(LENGTH)]),
+    )
+    x = torch.full((1, 1, 1, 8), 2.0)
+    cache.update(x, x, 0)
+    found = model(x=x, past_key_values=cache)
+    assert found["seen"][0, 0, :3].mean(-1).tolist() == [4, 4, 0]
+    assert int(found["past_key_values"].layers[0].cumulative_length) == 2
