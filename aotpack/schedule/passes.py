@@ -30,6 +30,7 @@ from aotpack.schedule.program.gelu import recognise_gelu
 from aotpack.schedule.program.insert_copies import insert_copies
 from aotpack.schedule.program.merge_products import merge_products
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
+from aotpack.schedule.program.prologue import widen_in_products
 from aotpack.schedule.program.realize import realize
 from aotpack.schedule.program.spare_roundings import (
     drop_kernels_roundings,
@@ -49,6 +50,7 @@ PREPARE = (
     draft_pass(schedule_parts, "program parts"),
     draft_pass(fix_order, "program", only_with="deterministic"),
     draft_pass(insert_copies, "program"),
+    draft_pass(widen_in_products, "program"),
     draft_pass(merge_products, "program", only_without="given"),
     draft_pass(drop_spare_roundings, "program"),
     draft_pass(realize, "program"),

@@ -98,6 +98,52 @@ def test_no_weight_is_stored_wide(model, quantize):
     assert codes == wide * KINDS[quantize]
 
 
+class Unit(nn.Module):
+    """A norm in front of products that share it: of three inputs, and of a gated unit."""
+
+    def __init__(self, *, bias: bool, odd: bool) -> None:
+        super().__init__()
+        widths = (96, 33, 70) if odd else (64, 192, 64)
+        self.parts = nn.ModuleList(nn.Linear(256, width, bias=bias) for width in widths)
+        self.gain = nn.Parameter(torch.rand(256) + 0.5)
+        self.mix = nn.Linear(sum(widths), 256, bias=bias)
+        self.gate, self.up = (nn.Linear(256, 48, bias=bias) for _ in range(2))
+
+    def normed(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.gain
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normed = self.normed(x)
+        x = x + self.mix(torch.cat([part(normed).tanh() for part in self.parts], -1))
+        normed = self.normed(x)
+        return nn.functional.silu(self.gate(normed)) * self.up(normed)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "rows", "options", "packs"),
+    [
+        ("int4:group=32", 1, {"bias": True, "odd": False}, 3),
+        ("int8", 2, {"bias": True, "odd": False}, 3),
+        ("fp8", 1, {"bias": False, "odd": True}, 0),  # scales that do not lie end to end
+        ("int8", 16, {"bias": True, "odd": False}, 3),
+    ],
+)
+def test_products_of_codes_fuse_as_plain_ones_do(quantize, rows, options, packs):
+    torch.manual_seed(0)
+    unit, x = Unit(**options).eval(), torch.randn(rows, 256)
+    plain, coded = (
+        BuildOptions(targets=parse_targets("sm_90"), quantize=read_quantization(kind))
+        for kind in (None, quantize)
+    )
+    made = [
+        build_of(Source(copy.deepcopy(unit), (x,)), how).scheduled.on(90) for how in (plain, coded)
+    ]
+    assert len(made[1].kernels) == len(made[0].kernels)
+    assert len(made[1].program.packed) == packs
+    packaged = aotpack.compile(unit, (x,), quantize=quantize, target="interpreter")
+    torch.testing.assert_close(packaged(x), reference(unit, quantize)(x), rtol=1e-4, atol=1e-4)
+
+
 def test_each_layer_has_its_error_in_the_summary_of_a_build(tmp_path, capsys):
     (tmp_path / "tied.py").write_text(
         "import torch\nfrom torch import nn\ntorch.manual_seed(0)\n"

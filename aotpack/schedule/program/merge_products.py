@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import points
+from aotpack.ir.kernels.access import axes_in, local_slope, points
 from aotpack.ir.names import free_name
 from aotpack.ir.operations import Matmul, Pointwise
 from aotpack.ir.packs import Packs, fits
@@ -21,7 +21,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, total
 from aotpack.ir.uses import operation_uses
-from aotpack.ir.values import Apply, Load, Value
+from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, indirect_values, walk
 from aotpack.stages import Weight
 
 MOST_PAIRED_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 4}
@@ -32,12 +32,19 @@ PART_ALIGNMENT = 256  # bytes; each part must start where the runtime would plac
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A product with a weight and its epilogue, with a bias or without."""
+    """A product and its epilogue, with a bias or without.
+
+    ``weights`` are what the right factor reads: one, or codes and scales.
+    """
 
     product: Matmul
     finish: Pointwise
-    weight: str
+    weights: tuple[str, ...]
     bias: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.weights, self.bias) if self.bias else self.weights
 
 
 def merge_products(
@@ -57,8 +64,7 @@ def merge_products(
     for linears in _families(program):
         if may_pair and _is_gated(linears, program):
             continue
-        groups = [tuple(one.weight for one in linears)]
-        groups += [tuple(one.bias or "" for one in linears)] if linears[0].bias else []
+        groups = list(zip(*(one.names for one in linears), strict=True))
         parts = {name for group in groups for name in group}
         is_once = len(parts) == sum(map(len, groups))
         if is_once and not parts & taken and all(fits(group, packed) for group in groups):
@@ -87,9 +93,21 @@ def _families(program: Program) -> Iterator[list[Linear]]:
     found: dict[tuple[object, ...], list[Linear]] = {}
     for linear in _linears(program):
         p, dtype = linear.product, program.buffers[linear.finish.target].dtype
-        key = (p.lhs, p.m, p.k, p.operand, linear.bias is None, dtype, linear.finish.axes[:-1])
+        right = _unnamed(linear)
+        key = (p.lhs, p.m, p.k, right, p.operand, dtype, linear.finish.axes[:-1])
         found.setdefault(key, []).append(linear)
     yield from (linears for linears in found.values() if len(linears) > 1)
+
+
+def _unnamed(linear: Linear) -> tuple[object, ...]:
+    """What a linear computes, with places for the names of its weights and the width."""
+    places = {name: f"weight {place}" for place, name in enumerate(linear.weights)}
+
+    def renamed(load: Load) -> Value:
+        return Load(places[load.buffer], load.index, load.dtype)
+
+    column = Int.of(Axis("n", Int.of(1 << 30)))
+    return Rewriter({linear.product.n: column}, renamed)(linear.product.rhs), linear.bias is None
 
 
 def can_pair(product: Matmul) -> bool:
@@ -101,12 +119,34 @@ def can_pair(product: Matmul) -> bool:
 
 
 def has_weight(product: Matmul, program: Program) -> bool:
-    """True if the right factor is a weight [n, k], whose layout no reader chooses."""
-    right = product.rhs
-    if not isinstance(right, Load) or right.buffer in program.derived:
+    """True if the right factor is a weight [n, k], or arithmetic on such, as codes are.
+
+    No reader chooses their layout.
+    """
+    names = _right_weights(product, program)
+    return bool(names) and not {*names} & {*program.derived}
+
+
+def _right_weights(product: Matmul, program: Program) -> tuple[str, ...]:
+    """The weights that the right factor is arithmetic on, in row n of each; none for another."""
+    parts = walk((product.rhs,))
+    loads = [one for one in parts if isinstance(one, Load)]
+    if not all(isinstance(one, (Apply, Const, IndexValue, Load)) for one in parts):
+        return ()
+    if any(product.n in one.index.leaves() for one in parts if isinstance(one, IndexValue)):
+        return ()
+    if not all(_is_in_row(one, product) and one.buffer in program.weights for one in loads):
+        return ()
+    along = {local_slope(one.index[-1], product.k) for one in loads}
+    return tuple(dict.fromkeys(one.buffer for one in loads)) if {1} <= along <= {0, 1} else ()
+
+
+def _is_in_row(load: Load, product: Matmul) -> bool:
+    """True for an element of row n, at a place along k."""
+    first, *others = load.index
+    if first is not Int.of(product.n) or len(others) != 1:
         return False
-    index = (Int.of(product.n), Int.of(product.k))
-    return right.buffer in program.weights and right.index == index
+    return axes_in(tuple(others)) <= {product.k} and not indirect_values(tuple(others))
 
 
 def _is_gated(linears: list[Linear], program: Program) -> bool:
@@ -148,22 +188,21 @@ def _linears(program: Program) -> Iterator[Linear]:
 
 def _linear(product: Matmul, finish: Pointwise, program: Program) -> Linear | None:
     """Recognise ``finish[..., n] = product[row, n] (+ bias[n])`` over a [n, k] weight."""
-    rhs, columns = product.rhs, Int.of(finish.axes[-1])
-    if product.batch or not isinstance(rhs, Load) or rhs.buffer not in program.weights:
-        return None
-    if rhs.index != (Int.of(product.n), Int.of(product.k)):
+    columns, weights = Int.of(finish.axes[-1]), _right_weights(product, program)
+    if product.batch or not weights:
         return None
     bias = _bias(finish.value, product.target, columns)
     if bias is None or (bias and bias not in program.weights):
         return None
-    names = [rhs.buffer, *([bias] if bias else [])]
+    names = [*weights, *([bias] if bias else [])]
     if not all(_is_placeable(program.buffers[name]) for name in names):
         return None
     if any(update.name in names for update in program.updates):
         return None
-    if not known_equal(program.buffers[rhs.buffer].shape[0], finish.axes[-1].extent):
+    width = finish.axes[-1].extent
+    if not all(known_equal(program.buffers[name].shape[0], width) for name in weights):
         return None
-    return Linear(product, finish, rhs.buffer, bias or None)
+    return Linear(product, finish, weights, bias or None)
 
 
 def _bias(value: Value, product: str, columns: Int) -> str | None:
@@ -191,15 +230,10 @@ def _is_placeable(weight: Buffer) -> bool:
 def _merged(program: Program, linears: list[Linear]) -> Program:
     first = linears[0]
     width = total(linear.finish.axes[-1].extent for linear in linears)
-    weight = PackedWeight(f"{first.weight}+{len(linears) - 1}", tuple(x.weight for x in linears))
-    packed, buffers = [weight], dict(program.buffers)
-    buffers[weight.name] = _stacked(weight, program, width)
-    if first.bias:
-        bias = PackedWeight(
-            f"{first.bias}+{len(linears) - 1}", tuple(x.bias or "" for x in linears)
-        )
-        packed.append(bias)
-        buffers[bias.name] = _stacked(bias, program, width)
+    packed, buffers = list[PackedWeight](), dict(program.buffers)
+    for parts in zip(*(linear.names for linear in linears), strict=True):
+        packed.append(PackedWeight(f"{parts[0]}+{len(parts) - 1}", parts))
+        buffers[packed[-1].name] = _stacked(packed[-1], program, width)
     product, finish = _wide(first, width, buffers, packed)
     offset = Int.of(0)
     views: dict[str, Operation] = {}
@@ -230,9 +264,8 @@ def _wide(
     n = Axis(product.n.name, width)
     columns = Axis(finish.axes[-1].name, width)
     target, wide = (free_name(f"{o.target}_wide", buffers) for o in (product, finish))
-    names = {linear.weight: packed[0].name, product.target: target}
-    if linear.bias:
-        names[linear.bias] = packed[1].name
+    names = dict(zip(linear.names, (one.name for one in packed), strict=True))
+    names[product.target] = target
 
     def rename(load: Load) -> Value:
         return Load(names.get(load.buffer, load.buffer), load.index, load.dtype)

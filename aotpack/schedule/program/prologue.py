@@ -6,12 +6,16 @@ Only cheap arithmetic on inputs and weights, which reads no more than it makes, 
 factor is loaded once for each tile along the other side, so that side must be short: then the
 product is bound by memory, and computing costs nothing.
 
+Weights made of codes enter their products before products are merged
+(``schedule/program/merge_products.py``); the rest waits for ``schedule/program/realize.py``.
+
 Attention of few queries reads each key once, so keys and values that are gathered through a table
 of pages, or converted from fewer bits, never lie in memory as such, nor is computed what a mask
 hides (``schedule/tiles/few_queries.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.grouped_heads import heads_together
@@ -20,10 +24,14 @@ from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import Operation, Program
+from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
+from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
+from aotpack.schedule.program.dead_code import remove_dead_code
 
 MOST_OPS = 8
 MOST_QUERIES = 16  # of attention
@@ -31,6 +39,52 @@ DECODING = ("shift_right", *(f"of_{dtype}_code" for dtype in FORMATS))
 """Operators of quantised weights: a few instructions, for half a byte or one that is read."""
 LONGEST_OTHER_SIDE = 256  # of the product: a few tiles
 MOST_READ = 1.1  # bytes for each byte that is not written
+
+
+def widen_in_products(program: Program) -> Program:
+    """Compute weights made of codes in the products that read them; the same object if none are."""
+    readers = operation_uses(program.operations).readers
+    makers = {
+        one.target: one
+        for one in program.operations
+        if isinstance(one, Pointwise) and _has_one_use(one, readers, program)
+    }
+    operations = tuple(_widening(one, makers, program) for one in program.operations)
+    if all(new is old for new, old in zip(operations, program.operations, strict=True)):
+        return program
+    return remove_dead_code(replace(program, operations=operations))
+
+
+def _has_one_use(
+    maker: Pointwise, readers: Mapping[str, Sequence[Operation]], program: Program
+) -> bool:
+    if maker.target in program.results or program.buffers[maker.target].unfusable:
+        return False
+    return maker.index == tuple(map(Int.of, maker.axes)) and len(readers[maker.target]) == 1
+
+
+def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Program) -> Operation:
+    """A product whose right factor is arithmetic on weights, if that was made for it alone."""
+    if not isinstance(operation, Matmul) or not isinstance(operation.rhs, Load):
+        return operation
+    maker = makers.get(operation.rhs.buffer)
+    if maker is None:
+        return operation
+
+    def made(load: Load) -> Value | None:
+        its = makers.get(load.buffer)
+        binding = dict(zip(its.axes, load.index, strict=True)) if its else {}
+        return Rewriter(binding, made)(its.value) if its else None
+
+    whole = replace(maker, value=Rewriter({}, made)(maker.value))
+    names = {one.buffer for one in walk((whole.value,)) if isinstance(one, Load)}
+    if not names <= {*program.weights} or not is_prologue(whole, (operation,), program):
+        return operation
+    return replace(
+        operation,
+        rhs=Rewriter({}, made)(operation.rhs),
+        origin=whole.origin + operation.origin,
+    )
 
 
 def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
