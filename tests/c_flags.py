@@ -8,7 +8,7 @@ from pathlib import Path
 
 WIDE_FEATURES = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 BASE_ONLY = "-DAOT_BASE_ONLY"
-QUICK = f"-O1 {BASE_ONLY}"
+QUICK = f"-Og {BASE_ONLY}"
 """For tests that ask what kernels compute; those of the C code itself take what is shipped."""
 
 

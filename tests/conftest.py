@@ -93,7 +93,7 @@ def for_this_processor() -> Iterator[None]:
     The effort is little: modules that ask for ``as_shipped`` are about what the compiler makes.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
+        patch.setenv("AOTPACK_CFLAGS", f"-Og {shipped()}")
         yield
 
 

@@ -7,7 +7,7 @@ user) or the draft of a schedule.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 from aotpack.errors import noting
 
@@ -18,8 +18,8 @@ class State(Protocol):
     def as_text(self) -> str:
         """The state as readable text."""
 
-    def verify(self) -> None:
-        """Raise if the decided part of the state is illegal."""
+    def verify(self, before: Self | None = None) -> None:
+        """Raise if the decided part is illegal; programs of ``before`` are known to be legal."""
 
 
 Changed = TypeVar("Changed", bound=State)
@@ -44,7 +44,12 @@ class PassRun:
     name: str
     seconds: float
     state: State
-    is_changed: bool
+    before: State
+
+    @property
+    def is_changed(self) -> bool:
+        """False for a pass that returned what it was given."""
+        return self.state is not self.before
 
 
 AfterPass: TypeAlias = Callable[[PassRun], None]
@@ -66,7 +71,7 @@ def run_passes(
             result = one(state)
         seconds = time.perf_counter() - start
         if after is not None:
-            after(PassRun(number, one.name, seconds, result, result is not state))
+            after(PassRun(number, one.name, seconds, result, state))
         state = result
     return state
 
@@ -75,4 +80,4 @@ def verify_each(run: PassRun) -> None:
     """Verify a changed state. An exception gets a note that names the pass."""
     if run.is_changed:
         with noting(f"found after pass {run.number}, {run.name}"):
-            run.state.verify()
+            run.state.verify(run.before)

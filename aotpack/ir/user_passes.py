@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from aotpack.errors import UsageError, calling_user
 from aotpack.ir.passes import AfterPass, run_passes
@@ -50,8 +50,9 @@ class _Lowered:
     def as_text(self) -> str:
         return str(self.program)
 
-    def verify(self) -> None:
-        verify(self.program)
+    def verify(self, before: Self | None = None) -> None:
+        if before is None or self.program is not before.program:
+            verify(self.program)
 
 
 @dataclass(frozen=True, slots=True)

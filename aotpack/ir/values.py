@@ -16,7 +16,7 @@ from typing import TypeAlias, Union, cast
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interning import Interned
-from aotpack.ir.symbolic.integers import Indirect, Int
+from aotpack.ir.symbolic.integers import Int
 
 
 class _Printed:
@@ -100,8 +100,7 @@ def children(value: Value) -> tuple[Value, ...]:
 
 def indirect_values(index: Iterable[Int]) -> tuple[Value, ...]:
     """The loaded values inside indices."""
-    leaves = (leaf for part in index for leaf in part.leaves())
-    return tuple(leaf.value for leaf in leaves if isinstance(leaf, Indirect))
+    return tuple([leaf.value for part in index for leaf in part.indirects])
 
 
 def walk(roots: Iterable[Value]) -> tuple[Value, ...]:

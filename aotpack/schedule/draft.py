@@ -107,9 +107,9 @@ class Draft:
         head += f"# on {self.arches}\n" if self.arches else ""
         return head + (schedule_text(self.schedule) if self.kernels else str(self.program))
 
-    def verify(self) -> None:
-        """Verify the program and the decided parts of the schedule."""
-        verify_schedule(self.schedule, self.phase)
+    def verify(self, before: Draft | None = None) -> None:
+        """Verify what is decided; the programs and inner schedules of ``before`` are legal."""
+        verify_schedule(self.schedule, self.phase, before.schedule if before else None)
 
     def prepared(self) -> Draft:
         """The draft after the passes of ``prepare``."""

@@ -30,7 +30,7 @@ F32, F64, I32, BF16 = torch.float32, torch.float64, torch.int32, torch.bfloat16
 @pytest.mark.parametrize("first", SEEDS[::6])
 def test_random_models(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second model gets small blocks and many parts; of the others every second is in C."""
-    monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped() if first % 4 else BASE_ONLY}")
+    monkeypatch.setenv("AOTPACK_CFLAGS", f"-Og {shipped() if first % 4 else BASE_ONLY}")
     for seed in range(first, first + 6):
         model, target = make(seed), CPU if seed % 4 == 2 else INTERPRETER
         gpu = fuzz.SMALL if seed % 2 else H200
@@ -135,7 +135,7 @@ CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW,
 @pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In C and interpreted; the last has small blocks."""
-    monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
+    monkeypatch.setenv("AOTPACK_CFLAGS", f"-Og {shipped()}")
     kind, words, small = replace(CONVOLUTIONS, odd=seed == 1).examine(seed)
     assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{small.source}"
 

@@ -22,7 +22,7 @@ def test_oracles_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of fixed sizes are compiled as those that are shipped, others with little effort."""
     torch.manual_seed(0)
     if case.dynamic:
-        monkeypatch.setenv("AOTPACK_CFLAGS", f"-O1 {shipped()}")
+        monkeypatch.setenv("AOTPACK_CFLAGS", f"-Og {shipped()}")
     module = case.make()
     args = case.args()
     compiled = compile_all(module, args, dynamic_shapes=case.dynamic)

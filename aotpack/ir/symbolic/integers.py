@@ -101,7 +101,8 @@ class Indirect(metaclass=Interned):
         return self.text
 
 
-Atom = Union[Var, Axis, Quotient, Remainder, Extremum, Indirect]
+Leaf = Union[Var, Axis, Indirect]
+Atom = Union[Leaf, Quotient, Remainder, Extremum]
 Monomial = tuple[Atom, ...]  # sorted by printed text, repeated for powers
 
 
@@ -128,9 +129,15 @@ class Int(metaclass=Interned):
     rules: ClassVar[Rules]
     terms: tuple[tuple[Monomial, int], ...]
     text: str = field(init=False)
+    indirects: tuple[Indirect, ...] = field(init=False)  # among the leaves; mostly none
+    _leaves: tuple[Leaf, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        leaves = _leaves(self.terms)
         object.__setattr__(self, "text", _print(self.terms))
+        object.__setattr__(self, "_leaves", leaves)
+        found = (leaf for leaf in leaves if isinstance(leaf, Indirect))
+        object.__setattr__(self, "indirects", tuple(found))
 
     @staticmethod
     def of(value: Number | Atom) -> Int:
@@ -201,15 +208,9 @@ class Int(metaclass=Interned):
         """Every atom of the polynomial, not those inside atoms; in printed order."""
         return dict.fromkeys(atom for monomial, _ in self.terms for atom in monomial)
 
-    def leaves(self) -> tuple[Var | Axis | Indirect, ...]:
+    def leaves(self) -> tuple[Leaf, ...]:
         """Every variable, axis and indirect value this depends on, in printed order."""
-        found: dict[Var | Axis | Indirect, None] = {}
-        for atom in self.atoms():
-            for part in _parts(atom):
-                found.update(dict.fromkeys(part.leaves()))
-            if isinstance(atom, (Var, Axis, Indirect)):
-                found[atom] = None
-        return tuple(found)
+        return self._leaves
 
     def map_leaves(self, change: Callable[[Atom], Int | None]) -> Int:
         """Replace each leaf by ``change(leaf)``; None keeps it. ``self`` if unchanged."""
@@ -329,6 +330,18 @@ def operand(value: Int) -> str:
 
 def _factor(atom: Atom) -> str:
     return f"({atom})" if isinstance(atom, (Quotient, Remainder)) else str(atom)
+
+
+def _leaves(terms: tuple[tuple[Monomial, int], ...]) -> tuple[Leaf, ...]:
+    """The leaves of all atoms, in their order. Kept, since indices are walked again and again."""
+    found: dict[Leaf, None] = {}
+    for monomial, _ in terms:
+        for atom in monomial:
+            for part in _parts(atom):
+                found.update(dict.fromkeys(part.leaves()))
+            if isinstance(atom, (Var, Axis, Indirect)):
+                found[atom] = None
+    return tuple(found)
 
 
 def _parts(atom: Atom) -> tuple[Int, ...]:

@@ -48,13 +48,19 @@ from aotpack.ir.verify.tiles import (
 SAMPLED_POINTS = 4096  # of each member, when its points are compared
 
 
-def verify_schedule(schedule: Schedule, phase: Phase = Phase.COMPLETE) -> None:
-    """Check the program, then every invariant of the phase; the first broken one is raised."""
-    verify(schedule.program)
-    if schedule.weights is not None:
-        verify_schedule(schedule.weights)
-    for part in (part for kernel in schedule.kernels for part in kernel.parts):
-        verify_schedule(part)
+def verify_schedule(
+    schedule: Schedule, phase: Phase = Phase.COMPLETE, before: Schedule | None = None
+) -> None:
+    """Check the program, then every invariant of the phase; the first broken one is raised.
+
+    The program and the parts that ``before`` has too were checked with it.
+    """
+    if before is None or schedule.program is not before.program:
+        verify(schedule.program)
+    known = {id(part) for part in _inside(before)} if before is not None else set()
+    for part in _inside(schedule):
+        if id(part) not in known:
+            verify_schedule(part)
     for check, first in CHECKS.items():
         if first <= phase:
             check(schedule)
@@ -136,7 +142,7 @@ def check_binding_points(schedule: Schedule) -> None:
         if _number(extents) != _number(own):
             message = f"{_name(member)} has {own} points, the kernel {extents}"
             raise InvalidSchedule(schedule, kernel, message)
-        if min(own, default=1) <= 0:
+        if min(own, default=1) <= 0 or _renames(member, dict(zip(walked, extents, strict=True))):
             continue  # no points; or sizes that no call has, where data decide them
         points = _sample(extents)
         place = {**sizes, **{axis.name: p for axis, p in zip(walked, points, strict=True)}}
@@ -200,6 +206,13 @@ CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which 
 # --- traversal ---------------------------------------------------------------------------------
 
 
+def _inside(schedule: Schedule) -> Iterator[Schedule]:
+    """The schedules of the weight program and of branches and loops."""
+    if schedule.weights is not None:
+        yield schedule.weights
+    yield from (part for kernel in schedule.kernels for part in kernel.parts)
+
+
 def _members(schedule: Schedule) -> Iterator[tuple[Kernel, Member]]:
     for kernel in schedule.kernels:
         for member in kernel.members:
@@ -226,6 +239,15 @@ def _walked(kernel: Kernel, member: Member) -> tuple[Axis, ...]:
         is_template = isinstance(member.operation, (Matmul, Attention))
         return all_axes(template_op) if is_template else template_op.axes
     return kernel.axes[:1] if member.outer else kernel.axes
+
+
+def _renames(member: Member, extents: dict[Axis, int]) -> bool:
+    """True if a member's axes are those of the kernel under other names: each point is met once."""
+    values = [value.atom for _, value in member.binding]
+    return len(set(values)) == len(values) and all(
+        isinstance(value, Axis) and value in extents and value.extent is axis.extent
+        for value, (axis, _) in zip(values, member.binding, strict=True)
+    )
 
 
 def _holds(writer: Member, reader: Member) -> bool:
