@@ -28,6 +28,7 @@ from aotpack.render.triton.products.split_sums import split_context, step_range
 from aotpack.render.triton.types import TRITON_TYPES
 
 MOST_EARLY = 128  # columns whose bias registers hold during the sums
+FEW_COLUMNS = 16  # for which registers hold all that is added
 ROWS_TOGETHER = 8  # rows of tiles in a group, for reuse of columns in L2
 
 
@@ -98,7 +99,9 @@ def _early(
     A program with one tile would wait for them at its end. Registers hold few of them.
     """
     if tile.swapped:
-        return loaded_early(kernel, builder)
+        is_few, has_room = tile.n <= FEW_COLUMNS, tile.m <= MOST_EARLY
+        columns = None if is_few else template_op.n
+        return loaded_early(kernel, builder, columns) if has_room else ()
     is_one = not tile.most_programs and tile.splits == 1 and len(tile.columns) == 1
     return loaded_early(kernel, builder, template_op.m) if is_one and tile.n <= MOST_EARLY else ()
 

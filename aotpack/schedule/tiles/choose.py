@@ -26,6 +26,7 @@ from aotpack.schedule.tiles.few_queries import with_fixed_splits
 from aotpack.schedule.tiles.few_rows import few_rows_variants
 from aotpack.schedule.tiles.host import host_variants, is_across
 from aotpack.schedule.tiles.matmul import added_bytes, matmul_variants
+from aotpack.schedule.tiles.orientation import is_turned
 from aotpack.schedule.tiles.padding import line_tile
 from aotpack.schedule.tiles.row_pipeline import (
     ROW_PIPELINE,
@@ -130,7 +131,10 @@ def _variants(
         few = few_rows_variants(kernel.products, program, strides, changed)
         full = [v for v in few if v.at_most is None]
         added = added_bytes(kernel, program, strides)
-        many = matmul_variants(template_op, program, strides, gpu, fp32_precision, added)
+        many = matmul_variants(
+            *(template_op, program, strides, gpu, fp32_precision, added),
+            is_turned=is_turned(kernel, strides),
+        )
         return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))
     if isinstance(template_op, Attention):
         return attention_variants(template_op, gpu, fp32_precision)

@@ -40,17 +40,18 @@ def matmul_variants(
     gpu: Gpu,
     fp32_precision: str = "ieee",
     added: int = 0,
+    *,
+    is_turned: bool = False,
 ) -> tuple[Variant, ...]:
     """For each family of architectures, the cheapest tile for each range of row counts.
 
     What is ``added`` to each element of the result, in bytes, needs registers beside the sums.
     """
+    families = (family.run_by(gpu).with_room(added) for family in FAMILIES)
     return tuple(
         variant
-        for family in FAMILIES
-        for variant in _family_variants(
-            template_op, family.run_by(gpu).with_room(added), program, strides, fp32_precision
-        )
+        for family in ((one.turned() for one in families) if is_turned else families)
+        for variant in _family_variants(template_op, family, program, strides, fp32_precision)
     )
 
 

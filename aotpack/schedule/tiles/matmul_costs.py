@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from aotpack.devices import A100, B200, BLACKWELL, H200, HOPPER, LATER, RTX_PRO_6000, Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile
+from aotpack.schedule.tiles.orientation import may_turn, turned
 
 BYTES_PER_MICROSECOND = 4.3e6  # of the fit; other GPUs are scaled by their bandwidth
 SHORTEST_STEP = 16  # of a matrix unit
@@ -68,6 +69,15 @@ class Family:
         more = tuple(tile for tile in self.more if _has_room(tile, added))
         return replace(self, half=half, windows=windows, more=more)
 
+    def turned(self) -> "Family":
+        """The family with the rows of products as columns of its tiles."""
+        costs = (self.half, self.single, self.windows, self.gathered)
+        half, single, windows, gathered = (tuple(_turned(one)) for one in costs)
+        more = tuple(turned(tile) for tile in self.more if may_turn(tile))
+        return replace(
+            self, half=half, single=single, windows=windows, gathered=gathered, more=more
+        )
+
     def run_by(self, gpu: Gpu) -> "Family":
         """The family on another GPU, if that is one of its architectures."""
         if not self.arch_low <= gpu.arch <= self.arch_high:
@@ -83,6 +93,10 @@ def is_by_steps(digit: int) -> bool:
 def _has_room(tile: MatmulTile, added: int) -> bool:
     elements = tile.m * tile.n // (WARP * tile.num_warps)
     return elements * (DType.FLOAT32.itemsize + added) <= MOST_HELD
+
+
+def _turned(costs: Iterable[Cost]) -> Iterator[Cost]:
+    return (replace(cost, tile=turned(cost.tile)) for cost in costs if may_turn(cost.tile))
 
 
 def _with_tf32(costs: Iterable[Cost]) -> Iterator[Cost]:
