@@ -3,8 +3,7 @@
     view_as_complex(x) -> x;  view_as_real(z) -> z;  mul(z, w) -> pair.mul(z, w)
 
 Calls that move elements stay torch's operators, on a tensor with one more dimension; arithmetic
-becomes operators ``pair.*``, whose tensors are all pairs. Inputs and outputs of a model are never
-complex.
+becomes operators ``pair.*``, whose tensors are all pairs.
 """
 
 from collections.abc import Callable, Mapping
@@ -156,23 +155,8 @@ def touches_complex(node: fx.Node) -> bool:
 
 def moved_arguments(node: fx.Node) -> Args:
     """The arguments of a call that moves elements, for pairs."""
-    adapt = MOVES.get(str(node.target))
-    if adapt is None or node.kwargs:
-        names = dict.fromkeys(name.removeprefix("pair.") for name in ARITHMETIC.values())
-        raise UnsupportedError(
-            f"of complex numbers are accepted {', '.join(names)}, complex, polar, and what moves "
-            "elements (views, slices, pad, cat, stack, index). Compute this with real and "
-            "imaginary parts (torch.view_as_real); --fallback torch takes no complex numbers"
-        )
     rank = next(iter(node.all_input_nodes)).meta["val"].dim()
-    return adapt(tuple(node.args), rank)
-
-
-def operands(node: fx.Node) -> Args:
-    """The arguments of arithmetic: tensors and numbers, no options."""
-    if node.kwargs or len(node.args) > 2:
-        raise UnsupportedError(f"complex numbers with {', '.join(node.kwargs) or 'options'}")
-    return tuple(node.args)
+    return MOVES[str(node.target)](tuple(node.args), rank)
 
 
 def converted(node: fx.Node) -> str:

@@ -60,6 +60,7 @@ _SAME_NAME = [
 ]
 UNARY = {
     **{name: name for name in _SAME_NAME},
+    "_neg_view": "neg",
     **{f"special_{name}": name for name in ("erf", "erfc", "exp2", "expm1", "log1p")},
     "special_expit": "sigmoid",
     "sgn": "sign",

@@ -1,6 +1,7 @@
 """Calls of torch's operators: read, decomposed and replaced. In reading order:
 
-``operators`` (FX calls -> graph nodes), ``control`` and ``bodies`` (branches and loops),
+``operators`` (FX calls -> graph nodes), ``complex_calls``, ``control`` and ``bodies`` (branches
+and loops),
 ``assertions``, ``counted`` (sizes that data decide), ``positions`` and ``position_rules`` (index
 checks), ``state`` (constants that change), ``collectives`` (refused), ``decompositions``,
 ``copies``, ``layouts``, ``windows``, ``registered`` (the user's lowerings); replaced while

@@ -11,22 +11,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, Var
-from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
-from aotpack.trace.complex_pairs import (
-    ARITHMETIC,
-    CONVERSION,
-    FROM_REALS,
-    ON_PAIRS,
-    PLACEMENT,
-    REALS,
-    UNCHANGED,
-    converted,
-    is_complex,
-    moved_arguments,
-    operands,
-    touches_complex,
-)
+from aotpack.trace.complex_pairs import PLACEMENT, UNCHANGED, touches_complex
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.operators.assertions import (
     condition_of,
@@ -34,7 +21,7 @@ from aotpack.trace.operators.assertions import (
     reads_number,
     without_repeats,
 )
-from aotpack.trace.operators.bodies import ControlReader
+from aotpack.trace.operators.complex_calls import ComplexReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted import Counted
 from aotpack.trace.operators.position_rules import Steps, check
@@ -42,7 +29,6 @@ from aotpack.trace.operators.positions import rules_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton.triton_kernels import is_launch, read_launch
-from aotpack.trace.weights import dtype_of
 
 _SAME_VALUE = {
     "aten.alias.default",
@@ -64,7 +50,7 @@ _BY_STRIDES = {
 }
 
 
-class OperatorReader(ControlReader):
+class OperatorReader(ComplexReader):
     """Reads the calls that results depend on; ``refs`` are the known inputs and weights.
 
     ``refusal`` says why an operator has no lowering: beside other problems, such calls are listed.
@@ -140,6 +126,9 @@ class OperatorReader(ControlReader):
             if isinstance(index, str):  # a tensor that a launch changed, by parameter
                 index = list(whole.meta["val"]).index(index)
             assert isinstance(index, int)
+            if whole in self._parts:
+                self._refs[node] = self._parts[whole][index]
+                return ()
             self._refs[node] = Ref(self._refs[whole].name, index)
             return ()
         if is_launch(node):
@@ -149,7 +138,7 @@ class OperatorReader(ControlReader):
             self._refs[node] = self._refs[same]
             return ()
         if touches_complex(node):
-            return (*self._checks(node), *self._pair_call(node))
+            return self._complex_call(node)
         if is_assertion(node):
             return (self._assertion(node),)
         if node.target in CONTROL:
@@ -185,43 +174,6 @@ class OperatorReader(ControlReader):
             rounds=is_rounding(node),
             counts=self._counts(node),
         )
-
-    def _pair_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
-        """A call with complex tensors, represented as pairs of reals."""
-        op = str(node.target)
-        if op == CONVERSION:
-            return (self._named(node, converted(node), (self._arg(node.args[0]),)),)
-        arithmetic = ARITHMETIC.get(op)
-        if arithmetic is None and op not in FROM_REALS:
-            moved = tuple(map(self._arg, moved_arguments(node)))
-            return (self._named(node, ON_PAIRS.get(op, op), moved),)
-        given = operands(node)
-        before: list[GraphNode] = []
-        args: list[Arg] = []
-        for value in given:
-            arg = self._arg(value)
-            if arithmetic is not None and not is_complex(value):
-                made = self._as_pair(node, value, arg)
-                before.append(made)
-                arg = Ref(made.name)
-            args.append(arg)
-        return (*before, self._named(node, arithmetic or FROM_REALS[op], tuple(args)))
-
-    def _as_pair(self, node: fx.Node, value: Any, arg: Arg) -> GraphNode:
-        """A real operand of complex arithmetic."""
-        shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
-        real = REALS[node.meta["val"].dtype]
-        name = self.unused(f"{node.name}_operand")
-        result = TensorSpec(
-            name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
-        )
-        return GraphNode(name, "pair.of_real", (arg,), (), (result,), source_of(node))
-
-    def _named(self, node: fx.Node, op: str, args: tuple[Arg, ...]) -> GraphNode:
-        """A call without options, and the name of its result."""
-        name = self.unused(node.name)
-        self._refs[node] = Ref(name)
-        return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
 
     def _launch(self, node: fx.Node) -> GraphNode:
         launch = read_launch(node)

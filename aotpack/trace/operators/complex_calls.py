@@ -1,0 +1,104 @@
+"""Calls with complex tensors -> ``GraphNode``s on pairs of reals."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx
+
+from aotpack.ir.symbolic.integers import Int
+from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
+from aotpack.trace.arguments import is_number
+from aotpack.trace.complex_numbers.expansion import expanded, results
+from aotpack.trace.complex_pairs import (
+    ARITHMETIC,
+    CONVERSION,
+    FROM_REALS,
+    MOVES,
+    ON_PAIRS,
+    REALS,
+    converted,
+    is_complex,
+    moved_arguments,
+)
+from aotpack.trace.operators.bodies import ControlReader
+from aotpack.trace.sizes import Sizes
+from aotpack.trace.source import source_of
+from aotpack.trace.weights import dtype_of
+
+
+class ComplexReader(ControlReader):
+    """Reads calls that take or yield complex tensors."""
+
+    def __init__(self, sizes: Sizes, refs: Mapping[fx.Node, Ref]) -> None:
+        super().__init__(sizes, refs)
+        self._parts: dict[fx.Node, list[Ref]] = {}  # the results of calls that yield several
+
+    @abstractmethod
+    def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """The calls that a node becomes."""
+
+    @abstractmethod
+    def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """The index checks of a call."""
+
+    def _complex_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        op = str(node.target)
+        if op == CONVERSION:
+            return (self._named(node, converted(node), (self._arg(node.args[0]),)),)
+        if node.kwargs or (op in ARITHMETIC and len(node.args) > 2):
+            return self._expanded(node)
+        if op in MOVES:
+            moved = tuple(map(self._arg, moved_arguments(node)))
+            return (*self._checks(node), self._named(node, ON_PAIRS.get(op, op), moved))
+        if op in FROM_REALS:
+            return (self._named(node, FROM_REALS[op], tuple(map(self._arg, node.args))),)
+        return self._arithmetic(node) if op in ARITHMETIC else self._expanded(node)
+
+    def _arithmetic(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        before: list[GraphNode] = []
+        args: list[Arg] = []
+        for value in node.args:
+            if is_complex(value):
+                args.append(self._arg(value))
+                continue
+            made = self._as_pair(node, value)
+            before.append(made)
+            args.append(Ref(made.name))
+        return (*before, self._named(node, ARITHMETIC[str(node.target)], tuple(args)))
+
+    def _as_pair(self, node: fx.Node, value: Any) -> GraphNode:
+        """A real or constant operand of complex arithmetic."""
+        shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
+        real = REALS[node.meta["val"].dtype]
+        name = self.unused(f"{node.name}_operand")
+        result = TensorSpec(
+            name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
+        )
+        op, args = "pair.of_real", [value]
+        if isinstance(value, complex):
+            op, args = "pair.complex", [value.real, value.imag]
+        return GraphNode(name, op, tuple(map(self._arg, args)), (), (result,), source_of(node))
+
+    def _expanded(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """A call that is a formula of others."""
+        graph = expanded(node)
+        places = [one for one in graph.nodes if one.op == "placeholder"]
+        pairs = zip(places, node.all_input_nodes, strict=True)
+        self._refs.update({place: self._refs[one] for place, one in pairs if one in self._refs})
+        made: list[GraphNode] = []
+        for one in graph.nodes:
+            if one.op not in ("placeholder", "output") and not is_number(one):
+                made += self._call(one)
+        found = [self._refs[one] for one in results(graph)]
+        if isinstance(node.meta["val"], (list, tuple)):
+            self._parts[node] = found
+        else:
+            (self._refs[node],) = found
+        return tuple(made)
+
+    def _named(self, node: fx.Node, op: str, args: tuple[Arg, ...]) -> GraphNode:
+        """A call without options, and the name of its result."""
+        name = self.unused(node.name)
+        self._refs[node] = Ref(name)
+        return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
