@@ -352,7 +352,7 @@ def compile(
     precompiled = _with_resident_weights(made.precompiled)
     _warn_of(made.fallbacks)
     with temporary_folder("compiling the model") as folder:
-        write_package(precompiled, folder)
+        write_package(precompiled, folder, runtime=False)
         loaded: Model = load(folder, _port(chosen, device), graphs=graphs, check=False)
         return loaded
 

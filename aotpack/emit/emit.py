@@ -9,7 +9,12 @@ from pathlib import Path
 from aotpack.emit.content import Content
 from aotpack.emit.description import classifiers, description_text
 from aotpack.emit.names import Identity
-from aotpack.emit.package import check_weights_mode, package_contents, weights_content
+from aotpack.emit.package import (
+    check_weights_mode,
+    package_contents,
+    runtime_contents,
+    weights_content,
+)
 from aotpack.emit.provenance import Inputs, provenance_file, provenance_text
 from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
@@ -42,7 +47,7 @@ def emit(
     is_apart = weights == "sidecar" and bool(precompiled.rendered.weights)
     sidecar = tensors.moved(sidecar_name(name, version)) if is_apart else None
     shipped = None if weights == "none" else tensors
-    contents = package_contents(precompiled, identity, weights, tensors)
+    contents = package_contents(precompiled, identity, weights, tensors, runtime_contents())
     calls_torch = bool(precompiled.rendered.calls)
     needed = requirements(tuple(map(str, precompiled.targets)), calls_torch=calls_torch)
     with _staging(out, name) as staging:

@@ -1,5 +1,6 @@
 """The importable folder of a package: modules, the runtime, kernels, weights, golden data."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -18,19 +19,29 @@ from aotpack.stages import Golden, Precompiled, Rendered
 WEIGHTS_MODES = ("embed", "sidecar", "none")
 
 
-def write_package(precompiled: Precompiled, folder: Path, weights: str = "embed") -> None:
-    """Write the files of the package into ``folder``, which becomes importable by its name."""
+def write_package(
+    precompiled: Precompiled, folder: Path, weights: str = "embed", *, runtime: bool = True
+) -> None:
+    """Write the files of the package into ``folder``, which becomes importable by its name.
+
+    Without ``runtime`` it lacks the copy of the runtime: it is loaded by this process's own alone.
+    """
     check_weights_mode(weights)
     signature = precompiled.rendered.signature
     identity = Identity.of(signature.name, signature.version)
     tensors = weights_content(precompiled.rendered, "weights.safetensors")
-    contents = package_contents(precompiled, identity, weights, tensors)
+    copied = runtime_contents() if runtime else ()
+    contents = package_contents(precompiled, identity, weights, tensors, copied)
     for content in contents:
         content.write(folder)
 
 
 def package_contents(
-    precompiled: Precompiled, identity: Identity, weights: str, tensors: Content
+    precompiled: Precompiled,
+    identity: Identity,
+    weights: str,
+    tensors: Content,
+    runtime: tuple[Content, ...],
 ) -> list[Content]:
     """All files of the package by their path in it, sorted; ``tensors`` is that of the weights."""
     rendered = precompiled.rendered
@@ -47,7 +58,7 @@ def package_contents(
         Content.of("manifest.json", manifest),
         constants,
         *(content for name, one in rendered.entries.items() for content in _own(name, one)),
-        *runtime_contents(),
+        *runtime,
         *kernel_contents(precompiled),
     ]
     if weights == "embed" and has_file:
@@ -97,13 +108,16 @@ def golden_content(golden: Golden, path: str) -> Content:
     )
 
 
-def runtime_contents() -> Iterator[Content]:
-    """The runtime, byte for byte."""
+@functools.cache
+def runtime_contents() -> tuple[Content, ...]:
+    """The runtime, byte for byte; read once, as this process imported it."""
     folder = Path(aotpack.runtime.__file__).parent
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    for name, path in sorted(files.items()):
-        if path.suffix == ".py" or name == "LICENSE":
-            yield Content.of(f"_runtime/{name}", path.read_bytes())
+    return tuple(
+        Content.of(f"_runtime/{name}", path.read_bytes())
+        for name, path in sorted(files.items())
+        if path.suffix == ".py" or name == "LICENSE"
+    )
 
 
 def kernel_contents(precompiled: Precompiled) -> Iterator[Content]:

@@ -86,7 +86,7 @@ def compile_all(
     for schedule in made.scheduled.schedules:
         verify(schedule.program)
     folder = Path(tempfile.mkdtemp())
-    write_package(precompiled, folder)
+    write_package(precompiled, folder, runtime=False)
     models = {str(target): load(folder, _device(target, folder)) for target in targets}
     if ON_A_GPU:
         models[GPU] = load(folder, 0)
