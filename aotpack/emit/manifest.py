@@ -281,7 +281,8 @@ def _host(host: HostBuild | None) -> dict[str, str] | None:
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
     shape = [_size(dimension) for dimension in spec.shape]
     order = {"order": list(spec.order)} if spec.order else {}
-    return {"name": spec.name, "dtype": str(spec.dtype), "shape": shape, **order}
+    pairs = {"pairs": True} if spec.pairs else {}
+    return {"name": spec.name, "dtype": str(spec.dtype), "shape": shape, **order, **pairs}
 
 
 def _size(dimension: Int) -> int | str:

@@ -14,13 +14,14 @@ class TensorSpec:
     """A named tensor: element type and shape; a dimension is an Int over the model's sizes.
 
     ``order`` is the memory order of an input or output: its dimensions, outermost first; empty for
-    row-major.
+    row-major. Callers see ``pairs`` of reals, in the last dimension, as complex numbers.
     """
 
     name: str
     dtype: DType
     shape: tuple[Int, ...]
     order: tuple[int, ...] = ()
+    pairs: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

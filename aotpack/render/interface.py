@@ -175,8 +175,10 @@ def _lines(placed: Sequence[str], lines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _shown(spec: TensorSpec) -> str:
-    order = f" in order {', '.join(map(str, spec.order))}" if spec.order else ""
-    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]{order}"
+    rank = len(spec.shape) - spec.pairs
+    order = f" in order {', '.join(map(str, spec.order[:rank]))}" if spec.order[:rank] else ""
+    element = f"complex{16 * spec.dtype.itemsize}" if spec.pairs else spec.dtype
+    return f"{element}[{', '.join(map(str, spec.shape[:rank]))}]{order}"
 
 
 def _constant(value: Constant) -> str:

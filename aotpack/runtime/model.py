@@ -12,6 +12,7 @@ from operator import or_
 from types import GenericAlias
 from typing import Any, ClassVar, TypeVar
 
+from .arrays.complex_views import ComplexViews
 from .arrays.frameworks import Framework, Frameworks
 from .binding import Binder
 from .checks.assertions import Assertions
@@ -71,6 +72,8 @@ class Method(OnDevice):
         self._binder = Binder(self.signature)
         is_ordered = any(tensor.order for tensor in self.signature.inputs)
         self._frameworks = Frameworks(parts.device, self._stream, with_strides=is_ordered)
+        has_complex = any(one.pairs for one in (*self.signature.inputs, *self.signature.outputs))
+        self._complex = ComplexViews(self.signature) if has_complex else None
         self._changed = changed_inputs(self.signature)
         self._has_state = len(self.signature.updates) > len(self._changed)
         self._checked: dict[Hashable, CheckedCall] = {}
@@ -119,6 +122,9 @@ class Method(OnDevice):
         call that begins after the device has set its flag.
         """
         leaves = self._binder.leaves(args, kwargs)
+        views = self._complex
+        if views is not None:
+            leaves = views.given(leaves)
         device = self.device
         entered = device.enter()
         try:
@@ -126,7 +132,7 @@ class Method(OnDevice):
         finally:
             if entered:
                 device.leave()
-        return self._arranged(results)
+        return self._arranged(results if views is None else views.returned(results))
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .arrays.complex_views import complex_or_same, pairs_or_same
 from .arrays.device_array import DeviceArray
 from .arrays.orders import laid_out
 from .checks.audit import watch
@@ -125,14 +126,15 @@ def _golden_run(model: Package, method: Method, golden: Mapping[str, Stored]) ->
     """The checks of one call."""
     signature, manifest = method.signature, method.manifest
     given = {spec.name: _given(golden[f"inputs/{spec.name}"], spec) for spec in signature.inputs}
-    args, kwargs = _arranged(signature, list(given.values()))
+    pairs = zip(given.values(), signature.inputs, strict=True)
+    args, kwargs = _arranged(signature, [complex_or_same(one, spec) for one, spec in pairs])
     results: list[Any] = []
     flatten(signature.result, method(*args, **kwargs), "the result", results)
     dtypes = {t.name: t.dtype for t in signature.inputs}
     dtypes |= {weight.name: weight.dtype for weight in manifest.weights}
     state = model.state
     found = [
-        (label, f"outputs/{spec.name}", _on_host(result), spec.dtype)
+        (label, f"outputs/{spec.name}", pairs_or_same(_on_host(result), spec), spec.dtype)
         for label, spec, result in zip(signature.labels, signature.outputs, results, strict=True)
     ]
     for name in signature.updates:
@@ -179,7 +181,8 @@ def golden_arguments(
     inputs = manifest.signature.inputs
     pairs = [(golden[f"inputs/{spec.name}"], spec.order) for spec in inputs]
     leaves = [convert(one, order) if convert else one.data for one, order in pairs]
-    return _arranged(manifest.signature, leaves)
+    both = zip(leaves, inputs, strict=True)
+    return _arranged(manifest.signature, [complex_or_same(one, spec) for one, spec in both])
 
 
 def _arranged(

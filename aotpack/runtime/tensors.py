@@ -72,13 +72,15 @@ class SizeCondition:
 class Tensor:
     """A named tensor of the signature.
 
-    ``order`` is its order in memory: its dimensions, outermost first; empty for row-major.
+    ``order`` is its order in memory: its dimensions, outermost first; empty for row-major. Callers
+    see ``pairs`` of reals as complex numbers.
     """
 
     name: Name
     dtype: Type
     shape: tuple[Formula, ...]
     order: tuple[Count, ...] = ()
+    pairs: bool = False
 
     def __post_init__(self) -> None:
         for dimension, size in enumerate(self.shape):
@@ -89,14 +91,31 @@ class Tensor:
         if self.order and sorted(self.order) != dimensions:
             accepted = f"the numbers {dimensions} in any order"
             raise Mismatch(shown([*self.order]), accepted).within("order")
+        is_last = not self.order or self.order[-1] == len(self.shape) - 1
+        is_pair = self.shape and self.shape[-1].constant == 2 and is_last
+        if self.pairs and not (is_pair and self.dtype.name in ("float32", "float64")):
+            raise Mismatch("true", "false but for float32 or float64 of shape [..., 2]").within(
+                "pairs"
+            )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type_text()}"
 
+    @property
+    def element(self) -> str:
+        """The element type that callers see."""
+        return f"complex{16 * self.dtype.itemsize}" if self.pairs else str(self.dtype)
+
+    @property
+    def extents(self) -> tuple[Formula, ...]:
+        """The shape that callers see."""
+        return self.shape[:-1] if self.pairs else self.shape
+
     def type_text(self) -> str:
         """Type and shape, such as ``float32[b, 4]``, and an order other than row-major."""
-        order = f" in order {', '.join(map(str, self.order))}" if self.order else ""
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{order}"
+        dims = self.order[:-1] if self.pairs else self.order
+        order = f" in order {', '.join(map(str, dims))}" if dims else ""
+        return f"{self.element}[{', '.join(map(str, self.extents))}]{order}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from aotpack.errors import TraceError
 from aotpack.stages import Signature
 from aotpack.trace.capture import quiet_inference
 from aotpack.trace.changes import kept, named_tensors
+from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.graph import is_returned
 from aotpack.trace.host.devices import OnHost
@@ -61,7 +62,7 @@ def run_in_turn(calls: Sequence["Call"], between: BetweenCalls) -> list[Tensors]
         result = _called(call.module, args, kwargs, call.signature.name)
         returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         _check_real(returned, call.signature.name)
-        results = [tensor.clone() for tensor in (*returned, *changed)]
+        results = [real_tensor(tensor.clone()) for tensor in (*returned, *changed)]
         if not others:
             return [results]
         with between():
@@ -133,7 +134,7 @@ def run_exported(
         runner = interpreter or _Named(program.graph_module, signature.name)
         pairs = zip(runner.run(*flat), program.graph_signature.output_specs, strict=True)
         returned = [value for value, spec in pairs if is_returned(spec)]
-        return [tensor.clone() for tensor in (*returned, *changed)]
+        return [real_tensor(tensor.clone()) for tensor in (*returned, *changed)]
 
 
 class _Named(fx.Interpreter):

@@ -18,6 +18,7 @@ from aotpack.ir.kernels.access import memory_order
 from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Weight, every_node
 from aotpack.trace.changes import updates_of
+from aotpack.trace.complex_pairs import REALS
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.operators.assertions import flags_of
@@ -166,8 +167,12 @@ def _refs(weights: Weights, inputs: Mapping[str, TensorSpec]) -> dict[str, Ref]:
 
 def _spec(name: str, value: torch.Tensor, sizes: Sizes) -> TensorSpec:
     shape = tuple(map(sizes.convert, value.shape))
-    dtype = dtype_of(value.dtype, f"the tensor {name}")
-    return TensorSpec(name, dtype, shape, _order(value, shape, sizes))
+    dtype = dtype_of(REALS.get(value.dtype, value.dtype), f"the tensor {name}")
+    order = _order(value, shape, sizes)
+    if value.dtype not in REALS:
+        return TensorSpec(name, dtype, shape, order)
+    order = (*order, len(shape)) if order else ()
+    return TensorSpec(name, dtype, (*shape, Int.of(2)), order, pairs=True)
 
 
 def _order(value: torch.Tensor, shape: tuple[Int, ...], sizes: Sizes) -> tuple[int, ...]:

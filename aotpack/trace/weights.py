@@ -96,8 +96,7 @@ def dtype_of(dtype: torch.dtype, what: str) -> DType:
         return DType(name)
     except ValueError:
         accepted = (
-            "complex numbers are accepted inside of a model alone, as complex64 or complex128: "
-            "give and return real and imaginary parts (torch.view_as_real)"
+            "complex numbers are accepted as complex64 and complex128"
             if dtype.is_complex
             else f"accepted are {', '.join(map(str, DType))}"
         )

@@ -179,9 +179,15 @@ def test_refuses_no_result(trace_function):
 
 
 @pytest.mark.row("S:H19", "S:H20")
-def test_refuses_a_complex_input(trace_function):
-    with pytest.raises(UnsupportedError, match="the tensor x has the element type complex64"):
-        trace_function(lambda self, x: x.real, X.to(torch.complex64))
+def test_complex_inputs_are_pairs(trace_function):
+    graph = trace_function(lambda self, x: x.real, X.to(torch.complex64)).graph
+    (given,) = graph.signature.inputs
+    assert given.pairs and str(given.dtype) == "float32" and str(given.shape[-1]) == "2"
+
+
+def test_refuses_a_complex_input_of_half_precision(trace_function):
+    with pytest.raises(UnsupportedError, match="complex32; complex numbers are accepted as"):
+        trace_function(lambda self, x: torch.view_as_real(x), X.to(torch.complex32))
 
 
 def test_outputs_have_names_of_their_own(trace_function):

@@ -68,6 +68,12 @@ class DeviceArray:
         made._device, made._stream, made._order, made._owner = device, 0, (), owner
         return made
 
+    def of_pairs(self, dtype: DType) -> "DeviceArray":
+        """The last dimension, of two parts, as one complex number in the same memory."""
+        made = DeviceArray.over(self._device, self.address, self.shape[:-1], dtype, self._owner)
+        made._stream, made._order = self._stream, self._order[:-1]
+        return made
+
     def fill(self, stored: Array) -> None:
         """Copy stored elements of the same shape in (as bits, for types numpy lacks)."""
         with active(self._device):

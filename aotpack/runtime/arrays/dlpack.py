@@ -9,6 +9,16 @@ import numpy as np
 from ..dtypes import BY_DLPACK, DType
 from ..errors import ArgumentError
 
+COMPLEX = {
+    real: DType(name, size, name, f"C{8 * size}", (5, 8 * size), eps)
+    for real, name, size, eps in (
+        ("float32", "complex64", 8, 2.0**-23),
+        ("float64", "complex128", 16, 2.0**-52),
+    )
+}
+"""The complex type whose parts are of a type; kernels know pairs of those alone."""
+
+_KNOWN = {**BY_DLPACK, **{dtype.dlpack: dtype for dtype in COMPLEX.values()}}
 _NAME = b"dltensor"
 _MOST_DIMENSIONS = 64  # numpy's and torch's limit
 
@@ -72,7 +82,7 @@ def import_capsule(capsule: Any) -> ImportedArray:
         raise ArgumentError(f"its DLPack tensor has the shape {list(shape)}")
     if not tensor.data and math.prod(shape):
         raise ArgumentError(f"its DLPack tensor of shape {list(shape)} has no memory")
-    dtype = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    dtype = _KNOWN.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     return ImportedArray(
         (tensor.data or 0) + tensor.byte_offset,
         shape,

@@ -57,8 +57,8 @@ def _info(
     return TensorInfo(
         name,
         path,
-        str(tensor.dtype),
-        tuple(str(size) if size.constant is None else size.constant for size in tensor.shape),
+        tensor.element,
+        tuple(str(size) if size.constant is None else size.constant for size in tensor.extents),
         tuple(size for size in sizes if size.name in names),
         device,
         alignment,

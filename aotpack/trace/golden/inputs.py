@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from aotpack.runtime.dtypes import DTYPES
 from aotpack.runtime.golden.drawn import Drawn
 from aotpack.stages import DrawnInput, Recorded
+from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.weights import bytes_of, dtype_of
 
 _LOOKED_AT = 2**22  # elements whose statistics stand for all
@@ -30,7 +31,10 @@ class GoldenInputs:
         tensors = {place: _tensor(one) for place, one in self.draws.items()}
 
         def drawn(leaf: Any) -> Any:
-            return tensors[id(leaf)].to(leaf.device) if id(leaf) in tensors else leaf
+            if id(leaf) not in tensors:
+                return leaf
+            made = tensors[id(leaf)].to(leaf.device)
+            return torch.view_as_complex(made) if leaf.is_complex() else made
 
         return pytree.tree_map(drawn, example)
 
@@ -39,6 +43,9 @@ def golden_inputs(
     names: Sequence[str], tensors: Sequence[torch.Tensor], available: float
 ) -> GoldenInputs:
     """Keep what fits into ``available`` bytes: integers and bools first, then small floats."""
+
+    places = {number: id(tensor) for number, tensor in enumerate(tensors)}
+    tensors = [real_tensor(one.detach()) for one in tensors]
 
     def rank(number: int) -> tuple[bool, int]:
         return tensors[number].is_floating_point(), _bytes(tensors[number])
@@ -57,9 +64,10 @@ def golden_inputs(
         if number in kept:
             whole.append((name, dtype, shape, bytes(bytes_of(tensor))))
             continue
-        if id(tensor) not in draws:
-            draws[id(tensor)] = DrawnInput(name, dtype, shape, number, *_range(tensor))
-        drawn.append(replace(draws[id(tensor)], name=name))
+        place = places[number]
+        if place not in draws:
+            draws[place] = DrawnInput(name, dtype, shape, number, *_range(tensor))
+        drawn.append(replace(draws[place], name=name))
     return GoldenInputs(tuple(whole), tuple(drawn), draws)
 
 

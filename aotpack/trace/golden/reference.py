@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import AotpackError, TraceError
 from aotpack.ir.rounding import PROMOTING, is_choice, is_decision, name_of, rounds_operand
 from aotpack.trace.changes import CHANGES
+from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.meanings import MEANINGS
@@ -45,7 +46,8 @@ def results_of(
         for spec in program.graph_signature.input_specs
     ]
     outputs = interpreter.run(*flat)
-    return [interpreter.value(value) for value in in_order_of_results(program, outputs)]
+    results = (interpreter.value(value) for value in in_order_of_results(program, outputs))
+    return [real_tensor(one) if isinstance(one, torch.Tensor) else one for one in results]
 
 
 def in_order_of_results(program: ExportedProgram, outputs: Sequence[Any]) -> list[Any]:
