@@ -7,10 +7,18 @@ from aotpack.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from aotpack.errors import AotpackError
-    from aotpack.pipeline import Method, build, compile, register_lowering
+    from aotpack.pipeline import Method, build, compile, load_checkpoint, register_lowering
     from aotpack.target import Target
 
-__all__ = ["AotpackError", "Method", "Target", "build", "compile", "register_lowering"]
+__all__ = [
+    "AotpackError",
+    "Method",
+    "Target",
+    "build",
+    "compile",
+    "load_checkpoint",
+    "register_lowering",
+]
 
 _HOME = {
     "AotpackError": "aotpack.errors",
@@ -18,6 +26,7 @@ _HOME = {
     "Target": "aotpack.target",
     "build": "aotpack.pipeline",
     "compile": "aotpack.pipeline",
+    "load_checkpoint": "aotpack.pipeline",
     "register_lowering": "aotpack.pipeline",
 }
 

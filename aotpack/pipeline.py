@@ -43,6 +43,7 @@ from aotpack.target import CPU, DEFAULT_TARGETS, INTERPRETER, Target, parse_targ
 from aotpack.temporary import temporary_folder
 from aotpack.trace import Method as Method
 from aotpack.trace import TraceOptions, check_methods, trace_methods
+from aotpack.trace import load_checkpoint as load_checkpoint
 from aotpack.trace import register_lowering as register_lowering
 from aotpack.tune import read_decisions
 

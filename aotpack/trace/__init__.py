@@ -14,6 +14,7 @@ from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
 from aotpack.trace.load import Loaded, load_model
 from aotpack.trace.methods import Method, check_methods
 from aotpack.trace.operators.registered import register_lowering
+from aotpack.trace.quantize.checkpoints import load_checkpoint
 from aotpack.trace.trace import TraceOptions, trace, trace_methods
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Method",
     "TraceOptions",
     "check_methods",
+    "load_checkpoint",
     "load_model",
     "merge_dynamic",
     "parse_dynamic",

@@ -25,6 +25,7 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError, UsageError
 from aotpack.importable import importable
 from aotpack.trace.methods import Method
+from aotpack.trace.quantize.checkpoints import GGUF
 from aotpack.trace.saved import load_program
 from aotpack.trace.source import shown_frame
 
@@ -63,6 +64,8 @@ def load_model(spec: str) -> Loaded:
         loaded = _from_namespace(module, attr, place.rpartition(".")[2], spec)
         defined = Path(module.__file__ or "")
         return replace(loaded, file=defined, sha256=_sha256(defined))
+    if path.suffix == ".gguf":
+        raise UsageError(f"MODEL {spec}: {GGUF}")
     raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted")
 
 

@@ -18,10 +18,11 @@ LOW_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """Codes and scales, (rows, groups), of a weight."""
+    """Codes, scales and zero points, (rows, groups), of a weight; without the latter they are 0."""
 
     codes: torch.Tensor
     scales: torch.Tensor
+    zeros: torch.Tensor | None = None
 
 
 def group_of(quantization: Quantization, columns: int) -> int:
@@ -71,17 +72,17 @@ def unpacked(codes: torch.Tensor) -> torch.Tensor:
     return (halves >> 4).view(rows, 2 * half)
 
 
-def weight_of(
-    codes: torch.Tensor, scales: torch.Tensor, kind: str, dtype: torch.dtype
-) -> torch.Tensor:
+def weight_of(made: Quantized, kind: str, dtype: torch.dtype) -> torch.Tensor:
     """The weight that codes and scales stand for."""
     of_kind: Callable[[torch.Tensor], torch.Tensor] = unpacked if kind == "int4" else _same
-    wide, steps = of_kind(codes).to(dtype), scales.to(dtype)
-    if scales.shape[1] == 1:
-        return wide * steps
+    wide, steps = of_kind(made.codes).to(dtype), made.scales.to(dtype)
+    zeros = None if made.zeros is None else made.zeros.to(dtype)
+    if steps.shape[1] == 1:
+        return (wide if zeros is None else wide - zeros) * steps
     rows, columns = wide.shape
-    grouped = wide.view(rows, scales.shape[1], -1) * steps[:, :, None]
-    return grouped.view(rows, columns)
+    grouped = wide.view(rows, steps.shape[1], -1)
+    grouped = grouped if zeros is None else grouped - zeros[:, :, None]
+    return (grouped * steps[:, :, None]).view(rows, columns)
 
 
 def _same(codes: torch.Tensor) -> torch.Tensor:

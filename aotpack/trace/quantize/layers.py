@@ -14,7 +14,7 @@ from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
 from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_of
 
-CODES, SCALES = "weight_codes", "weight_scales"
+CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def quantize(
         if id(layer.weight) not in made:
             made[id(layer.weight)] = _with_error(layer.weight, quantization)
         codes, error = made[id(layer.weight)]
-        _replace(layer, codes, quantization)
+        with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
         lines.append(f"{layer.name}: {error}")
         changed += 1
     if not changed:
@@ -69,7 +69,7 @@ def _layers(modules: Iterable[nn.Module]) -> list[_Layer]:
 def _with_error(weight: torch.Tensor, quantization: Quantization) -> tuple[Quantized, str]:
     """The codes, and how far the weight is from what they stand for."""
     made = quantized(weight, quantization)
-    again = weight_of(made.codes, made.scales, quantization.kind, torch.float32)
+    again = weight_of(made, quantization.kind, torch.float32)
     wide = weight.detach().float()
     size, error = wide.norm(), (again - wide).norm()
     share = float(error / size) if size else 0.0
@@ -77,15 +77,20 @@ def _with_error(weight: torch.Tensor, quantization: Quantization) -> tuple[Quant
     return made, f"error {share:.2%} of the weight's norm, {stored:,} bytes of {weight.nbytes:,}"
 
 
-def _replace(layer: _Layer, made: Quantized, quantization: Quantization) -> None:
-    """Give the layer codes and scales in place of its weight."""
-    module, kind, dtype = layer.module, quantization.kind, layer.weight.dtype
+def with_codes(module: nn.Module, made: Quantized, kind: str, dtype: torch.dtype) -> None:
+    """Give the layer codes, scales and zero points in place of its weight.
+
+    Its weight has the type of the scales, which a cast of the model changes.
+    """
 
     def weight(self: nn.Module) -> torch.Tensor:
-        return weight_of(getattr(self, CODES), getattr(self, SCALES), kind, dtype)
+        held = Quantized(getattr(self, CODES), getattr(self, SCALES), getattr(self, ZEROS, None))
+        return weight_of(held, kind, held.scales.dtype)
 
     own = type(module)
     module.__class__ = type(own.__name__, (own,), {"weight": property(weight)})
     del module._parameters["weight"]
     module.register_buffer(CODES, made.codes)
-    module.register_buffer(SCALES, made.scales)
+    module.register_buffer(SCALES, made.scales.to(dtype))
+    if made.zeros is not None:
+        module.register_buffer(ZEROS, made.zeros)
