@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tools import check_llm
 generate = check_llm.example("generate")
 with importable(check_llm.FOLDER.parent / "serve_llm"), importable(check_llm.FOLDER):
     engines, servers = importlib.import_module("engine"), importlib.import_module("server")
+    load = importlib.import_module("load")
 
 PROMPTS = [f"prompt {number} " * (number % 5 + 1) for number in range(24)]
 TOKENS = 12
@@ -38,10 +40,10 @@ def engine(package: Any) -> Iterator[Any]:
         made.close()
 
 
-@pytest.fixture
-def client(engine: Any) -> Iterator[httpx.Client]:
-    """Of a server on a free port."""
-    app = servers.service(engine, "tiny", servers.Bytes())
+@contextmanager
+def serving(engine: Any, words: Any) -> Iterator[httpx.Client]:
+    """A client of a server on a free port."""
+    app = servers.service(engine, "tiny", words)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -52,6 +54,35 @@ def client(engine: Any) -> Iterator[httpx.Client]:
         yield made
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture
+def client(engine: Any) -> Iterator[httpx.Client]:
+    with serving(engine, servers.Bytes()) as made:
+        yield made
+
+
+class Changing(servers.Bytes):
+    """Tokens of the thirtieth text and of later ones are others."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+
+    def decoder(self) -> Callable[[int], str]:
+        self.texts += 1
+        return lambda token: "!" if self.texts > 30 else chr(token)
+
+
+def test_the_program_for_load_counts_answers_that_are_anothers(client, engine, capsys):
+    assert load.check(str(client.base_url), 24, 6, 4)
+    told = capsys.readouterr().out
+    assert "24 of 24 answers from 6 clients, 0 not their own" in told
+    assert "whole answer: p50 " in told and "first piece: p50 " in told
+    with serving(engine, Changing()) as other:
+        assert not load.check(str(other.base_url), 24, 6, 4)
+    assert "24 of 24 answers from 6 clients, 0 not" not in capsys.readouterr().out
+    with pytest.raises(ConnectionError, match="status 400: .*a request needs a prompt"):
+        load.Client(str(client.base_url)).ask({"prompt": "", "max_tokens": 1})
 
 
 def asked(prompt: str, **options: Any) -> dict[str, Any]:
