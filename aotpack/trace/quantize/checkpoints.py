@@ -152,7 +152,7 @@ def _load(model: nn.Module, tensors: Mapping[str, torch.Tensor], how: Format, pl
         )
     for name, codes in made.items():
         layer = model.get_submodule(name)
-        with_codes(layer, codes, how.kind, layer.weight.dtype)
+        with_codes(layer, codes, how.kind, layer.get_parameter("weight").dtype)
     _load_others(model, left, place)
 
 

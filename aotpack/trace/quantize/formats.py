@@ -66,7 +66,8 @@ def read_awq(tensors: Tensors, how: Format) -> Quantized:
 
     def columns(words: torch.Tensor) -> torch.Tensor:
         codes = unpacked_words(words, how.bits, 1)
-        return codes.unflatten(1, (-1, len(AWQ_ORDER)))[:, :, order].flatten(1).T
+        eights = codes.reshape(len(codes), -1, len(AWQ_ORDER))
+        return eights[:, :, order].flatten(1).T
 
     zeros = columns(tensors["qzeros"]) if "qzeros" in tensors else None
     return signed(columns(tensors["qweight"]), tensors["scales"].T, zeros, how)
