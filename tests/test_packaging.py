@@ -83,7 +83,11 @@ REQUIRED = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {
     name: declared(texts) for name, texts in PROJECT["project"]["optional-dependencies"].items()
 }
-OPTIONAL = {"emit/signature.py": "sign", "commands/completion.py": "completion"}
+OPTIONAL = {
+    "emit/signature.py": "sign",
+    "commands/completion.py": "completion",
+    "transformers_export.py": "transformers",
+}
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
@@ -141,6 +145,7 @@ def test_public_names_are_there() -> None:
         "Target",
         "build",
         "compile",
+        "load_checkpoint",
         "register_lowering",
     }
 
