@@ -31,6 +31,7 @@ from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.collectives import check_collectives
+from aotpack.trace.operators.control import without_subgraphs
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_parameters
@@ -147,6 +148,7 @@ def _traced(
 ) -> _Made:
     name = given.label
     exported, run, example, leaves = _exported(given, run, copies, options)
+    exported = without_subgraphs(exported)
     exported = with_state(exported, run if run is None else root_of(run), name)
     check_collectives(exported, name)
     in_order = in_program_order(exported, *example)

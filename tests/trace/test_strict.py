@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import aotpack
-from aotpack.errors import TraceError
+from aotpack.errors import TraceError, UnsupportedError
 from aotpack.stages import Traced
 from aotpack.trace import trace
 
@@ -88,3 +88,42 @@ def test_a_strict_package_answers_at_other_sizes() -> None:
     with pytest.raises(aotpack.AotpackError, match="y"):
         model(x, torch.randn(7, 4))
     model.close()
+
+
+class Region(nn.Module):
+    """A layer that strict mode keeps as one graph, called several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    @torch.compiler.nested_compile_region
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x)) + x.mean(0)
+
+
+class Regions(nn.Module):
+    def __init__(self, *, branches: bool) -> None:
+        super().__init__()
+        self.layers, self.branches = nn.ModuleList(Region() for _ in range(3)), branches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.cond(x.sum() > 0, layer, torch.sin, (x,)) if self.branches else layer(x)
+        return x
+
+
+def test_regions_are_a_part_of_the_program() -> None:
+    model, rows = Regions(branches=False).eval(), {"x": {0: Dim("b", min=2, max=9)}}
+    program = torch.export.export(model, (torch.ones(4, 3),), dynamic_shapes=rows, strict=True)
+    assert "invoke_subgraph" in str(program.graph)
+    packaged = aotpack.compile(program, (torch.ones(4, 3),), target="cpu")
+    for size in (2, 7):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(packaged(x), model(x))
+
+
+def test_regions_in_branches_are_refused() -> None:
+    model = Regions(branches=True).eval()
+    with pytest.raises(UnsupportedError, match="invoke_subgraph: it takes functions; of such"):
+        aotpack.compile(model, (torch.ones(4, 3),), strict=True, target="cpu")

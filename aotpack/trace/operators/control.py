@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._higher_order_ops import invoke_subgraph as _subgraph  # noqa: F401  (defines it)
 from torch._higher_order_ops import map as _map  # noqa: F401  (defines map_impl)
 from torch._higher_order_ops import scan as _scan  # noqa: F401  (defines scan)
 from torch.export import ExportedProgram
@@ -24,6 +25,8 @@ COND = torch.ops.higher_order.cond
 WHILE_LOOP = torch.ops.higher_order.while_loop
 MAP = torch.ops.higher_order.map_impl
 SCAN = torch.ops.higher_order.scan
+
+SUBGRAPH = torch.ops.higher_order.invoke_subgraph
 
 NUMBER_OPERATORS: dict[Any, str] = {
     operator.add: "operator.add",
@@ -83,6 +86,65 @@ def check_parts(program: ExportedProgram, name: str) -> None:
                     f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
                     "or a loop; return the new value from there, and assign it outside"
                 )
+
+
+def without_subgraphs(program: ExportedProgram) -> ExportedProgram:
+    """The program with the bodies of ``invoke_subgraph`` in place of its calls.
+
+    ``torch.compiler.nested_compile_region`` makes such calls in strict mode.
+    """
+    if all(node.target is not SUBGRAPH for node in program.graph.nodes):
+        return program
+    graph = fx.Graph()
+    _copy_into(graph, program.graph_module, {}, "", "")
+    module = fx.GraphModule(program.graph_module, graph)
+    module.meta.update(program.graph_module.meta)
+    return ExportedProgram(
+        module,
+        module.graph,
+        program.graph_signature,
+        program.state_dict,
+        program.range_constraints,
+        program.module_call_graph,
+        program.example_inputs,
+        program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _copy_into(
+    graph: fx.Graph, module: fx.GraphModule, made: dict[fx.Node, Any], call: str, path: str
+) -> None:
+    """Add the nodes of a module; ``call`` names the call around it, ``path`` its place."""
+
+    def mapped(value: Any) -> Any:
+        return fx.node.map_arg(value, made.__getitem__)
+
+    for node in module.graph.nodes:
+        if node in made or (call and node.op == "output"):
+            continue
+        if node.target is SUBGRAPH:
+            part, _, *given = node.args
+            inner = part_of(part)
+            places = inner.graph.find_nodes(op="placeholder")
+            inside: dict[fx.Node, Any] = dict(zip(places, map(mapped, given), strict=True))
+            own = f"{call}{node.name}_"
+            _copy_into(graph, inner, inside, own, f"{path}{part.target}.")
+            made[node] = fx.node.map_arg(part_results(inner), inside.__getitem__)
+            continue
+        target, args = node.target, node.args
+        if target is operator.getitem and isinstance(made[args[0]], tuple):
+            one = made[args[0]][args[1]]
+            made[node] = graph.call_function(torch.ops.aten.alias.default, (one,))
+        elif node.op == "get_attr":
+            if all(user.target is SUBGRAPH for user in node.users):
+                made[node] = None
+                continue
+            made[node] = graph.get_attr(f"{path}{target}")
+        else:
+            made[node] = graph.node_copy(node, made.__getitem__)
+        made[node].name = f"{call}{node.name}"
+        made[node].meta = {**node.meta}
 
 
 class EndlessLoop(TraceError):
