@@ -214,7 +214,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
 
 def _maps(kernel: KernelSource) -> dict[str, Any]:
     """The descriptors that a launch makes; sizes are in places of arguments: a0, a1."""
-    if not kernel.maps:
+    if not kernel.all_maps:
         return {}
     places = {arg.name: number for number, arg in enumerate(kernel.args)}
 
@@ -230,7 +230,7 @@ def _maps(kernel: KernelSource) -> dict[str, Any]:
                 "sizes": [text(size) for size in one.sizes],
                 "strides": [text(stride) for stride in one.strides],
             }
-            for one in kernel.maps
+            for one in kernel.all_maps
         ]
     }
 

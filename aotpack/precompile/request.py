@@ -28,7 +28,8 @@ class Request:
     Triton's; the code depends on neither. Code that ``starts_early`` waits for earlier launches
     (programmatic dependent launch). One that ``fuses_products`` may compute a product and the sum
     it goes into in one instruction, which rounds once. ``is_text`` asks for PTX in place
-    of a cubin. What Gluon's compiler makes of ``gluon_text`` is taken rather than of ``text``.
+    of a cubin. What Gluon's compiler makes of ``gluon_text`` is taken rather than of ``text``;
+    it has parameters of ``gluon_types`` besides, and ``gluon_warps`` in its first role.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Request:
     fuses_products: bool = True
     is_text: bool = False
     gluon_text: str = ""
+    gluon_types: tuple[tuple[str, str], ...] = ()
+    gluon_warps: int = 0
 
     @staticmethod
     def of(kernel: KernelSource, target: Target, *, fuses_products: bool = True) -> "Request":
@@ -52,7 +55,9 @@ class Request:
         starts_early = kernel.starts_early and target.arch >= FIRST_ARCH
         is_changed = kernel.starts_early and not starts_early
         text = kernel.late_text if is_changed else kernel.text
-        maps = kernel.maps if GPUS[target.arch].has_descriptors else ()
+        has_descriptors = GPUS[target.arch].has_descriptors
+        maps = kernel.maps if has_descriptors else ()
+        gluon_text = kernel.gluon_text if has_descriptors and kernel.all_maps else ""
         if maps:
             text = with_parameters(text, kernel.name, maps)
         return Request(
@@ -73,7 +78,11 @@ class Request:
             starts_early=starts_early,
             is_text=target.backend == "ptx",
             text=text,
-            gluon_text=kernel.gluon_text if maps else "",
+            gluon_text=gluon_text,
+            gluon_types=tuple((one.name, map_type(one, kernel.args)) for one in kernel.gluon_maps)
+            if gluon_text
+            else (),
+            gluon_warps=kernel.gluon_warps if gluon_text else 0,
             fuses_products=fuses_products,
         )
 
@@ -118,7 +127,8 @@ class Request:
         """Read what ``as_text`` wrote."""
         first, _, rest = text.partition("\n")
         facts = json.loads(first.removeprefix("# "))
-        facts["types"] = tuple((name, kind) for name, kind in facts["types"])
+        for field in ("types", "gluon_types"):
+            facts[field] = tuple((name, kind) for name, kind in facts[field])
         facts["multiples"] = tuple((position, factor) for position, factor in facts["multiples"])
         return Request(text=rest, **facts)
 

@@ -82,10 +82,12 @@ def run_gluon(request: Request) -> Any:
 
     It has no layout for some tensors that Triton lays out itself.
     """
-    types = {name: gluon_type(kind) for name, kind in request.types}
+    given = (*request.types, *request.gluon_types)
+    types = {name: gluon_type(kind) for name, kind in given}
     function = getattr(load_module(request.name, request.gluon_text), request.name)
     try:
-        compiled = _run(request, GluonASTSource(function, types, {}, _attributes(request)))
+        source = GluonASTSource(function, types, {}, _attributes(request))
+        compiled = _run(request, source, request.gluon_warps or request.num_warps)
     except Exception:  # of any kind: the plain text is compiled, whose errors are the user's
         return None
     return compiled if compiled.metadata.shared <= GPUS[request.arch].shared else None
@@ -94,21 +96,22 @@ def run_gluon(request: Request) -> Any:
 def run_triton(request: Request) -> Any:
     """Triton's result for a request, with the texts of its stages."""
     function = getattr(load_module(request.name, request.text), request.name)
-    return _run(request, ASTSource(function, dict(request.types), {}, _attributes(request)))
+    source = ASTSource(function, dict(request.types), {}, _attributes(request))
+    return _run(request, source, request.num_warps)
 
 
 def _attributes(request: Request) -> dict[tuple[int], list[list[str | int]]]:
     return {(where,): [["tt.divisibility", factor]] for where, factor in request.multiples}
 
 
-def _run(request: Request, source: ASTSource) -> Any:
+def _run(request: Request, source: ASTSource, num_warps: int) -> Any:
     with knobs.runtime.scope():
         knobs.runtime.add_stages_inspection_hook = stages_with_split_halves
         return triton.compile(
             source,
             target=GPUTarget("cuda", request.arch, 32),
             options={
-                "num_warps": request.num_warps,
+                "num_warps": num_warps,
                 "num_stages": request.num_stages,
                 "enable_fp_fusion": request.fuses_products,
                 **({"ptx_version": _PTX_ISA} if request.is_text else {}),

@@ -146,6 +146,8 @@ class Sources:
             late_text=late if early else "",
             maps=kernel.maps,
             gluon_text=_gluon_text(kernel, name, language, early=early),
+            gluon_maps=kernel.gluon_maps,
+            gluon_warps=kernel.gluon_warps,
         )
         return name
 

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotpack.ir.symbolic.facts import known_le, known_multiple
-from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Monomial, Quotient, Remainder
+from aotpack.ir.symbolic.integers import (
+    Atom,
+    Axis,
+    Indirect,
+    Int,
+    Monomial,
+    Quotient,
+    Remainder,
+    ceil_div,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,48 @@ def block_of(offset: Int, sides: Sequence[tuple[Axis, int]]) -> Block | None:
         dimensions.append(dimension)
         base += rest
     return Block(base, tuple(dimensions))
+
+
+MOST_DIMENSIONS = 5  # of a tensor descriptor
+
+
+def placed_block(block: Block, itemsize: int) -> Block | None:
+    """The rectangle of more dimensions that has a fixed base: axes of the base become its own.
+
+    Before: base 4096*(h//4), rows of 64.  After: base 0, matrices 4096 apart, from h//4 on.
+    None where there are too many, or a term has no bounds.
+    """
+    base = Int.of(0)
+    outer: list[Dimension] = []
+    for monomial, coefficient in block.base.terms:
+        moving = [atom for atom in monomial if _has_axis(atom)]
+        if not moving:
+            base += Int(((monomial, coefficient),))
+            continue
+        stride = Int(((tuple(atom for atom in monomial if atom not in moving), coefficient),))
+        size = _size(moving[0]) if len(moving) == 1 else None
+        if size is None or not known_multiple(stride, DESCRIPTOR_BYTES // itemsize):
+            return None
+        if not known_le(1, stride):
+            return None
+        outer.append(Dimension(block.dimensions[0].axis, 1, size, stride, Int.of(moving[0])))
+    dimensions = (*outer, *block.dimensions)
+    return Block(base, dimensions) if len(dimensions) <= MOST_DIMENSIONS else None
+
+
+def _has_axis(atom: Atom) -> bool:
+    return any(isinstance(leaf, Axis) for leaf in Int.of(atom).leaves())
+
+
+def _size(atom: Atom) -> Int | None:
+    """How many values an axis or a digit of it takes."""
+    if isinstance(atom, Axis):
+        return atom.extent
+    if isinstance(atom, Remainder) and isinstance(atom.num.atom, Axis):
+        return atom.den
+    if isinstance(atom, Quotient) and isinstance(atom.num.atom, Axis):
+        return ceil_div(atom.num.atom.extent, atom.den)
+    return None
 
 
 def _dimension(

@@ -71,6 +71,13 @@ class KernelSource:
     late_text: str = ""  # of one that starts early, for GPUs that cannot
     maps: tuple[TensorMap, ...] = ()
     gluon_text: str = ""  # with roles of warps, for GPUs with descriptors; takes those of ``maps``
+    gluon_maps: tuple[TensorMap, ...] = ()  # and these
+    gluon_warps: int = 0  # of its first role, if not ``num_warps``
+
+    @property
+    def all_maps(self) -> tuple[TensorMap, ...]:
+        """The descriptors that the host makes for one text or the other."""
+        return (*self.maps, *self.gluon_maps)
 
     def is_for(self, arch: int) -> bool:
         """True when a launch on this compute capability may pick the kernel."""

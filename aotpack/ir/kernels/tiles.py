@@ -125,6 +125,9 @@ class AttentionTile:
     A tile for few queries has those of ``heads`` heads, which have the same keys, as rows; others
     have 0. With ``most_programs`` the keys are split between programs, at most so many in all; the
     last program of a tile to end adds the parts.
+
+    With ``roles`` compiled code has a warp that requests keys and values through descriptors,
+    besides groups of four warps that attend, each to its own rows of queries.
     """
 
     i: int
@@ -135,6 +138,7 @@ class AttentionTile:
     heads: int = 0
     most_programs: int = 0
     descriptors: bool = False
+    roles: bool = False
 
     @property
     def is_for_few(self) -> bool:

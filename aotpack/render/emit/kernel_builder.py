@@ -51,6 +51,7 @@ class KernelBuilder:
         self.wide = needs_64_bits(schedule, kernel)
         self.functions: dict[str, str] = {}
         self.maps: list[TensorMap] = []
+        self.gluon_maps: list[TensorMap] = []
         self.arguments = Arguments(
             schedule.program,
             kernel.stored,

@@ -16,6 +16,9 @@ from aotpack.stages import KernelArg, TensorMap
 Divisibility: TypeAlias = tuple[tuple[Var, int], ...]
 """Sizes with the numbers that divide them."""
 
+GluonText: TypeAlias = Callable[[str], str] | None
+"""The text under a name, for a kernel that has one."""
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedKernel:
@@ -37,7 +40,9 @@ class RenderedKernel:
     is_ours: bool = True  # else the user's: its text stays as it is
     streams: bool = False
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
-    gluon_text: Callable[[str], str] | None = None  # the same with roles of warps
+    gluon_text: GluonText = None  # the same with roles of warps
+    gluon_maps: tuple[TensorMap, ...] = ()  # of descriptors that it takes besides
+    gluon_warps: int = 0  # of its first role, if not all of the tile
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]

@@ -340,6 +340,50 @@ class KeySplitContext:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadCopy:
+    """How the copy engine loads a ``block`` of a factor's heads, which begins at ``start``.
+
+    From ``places`` of its ``descriptor``, which ``lines`` make, into shared ``tiles``, which lie
+    as ``box`` says. Results of such a block are stored by ``lanes`` threads a row, ``lane_rows``
+    rows each, or where they lie with 0 lanes.
+    """
+
+    block: int
+    start: int
+    descriptor: str
+    lines: tuple[str, ...]
+    places: str
+    tiles: str
+    box: tuple[int, ...]
+    lanes: int
+    lane_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionRoles:
+    """One warp requests keys and values; ``groups`` of warps attend, ``rows`` queries each.
+
+    Bytes are of the queries of a group, and of keys and values of a step.
+    """
+
+    query: tuple[HeadCopy, ...]
+    key: tuple[HeadCopy, ...]
+    value: tuple[HeadCopy, ...]
+    groups: int
+    rows: int
+    stages: int
+    registers: int
+    query_bytes: int
+    key_bytes: int
+    value_bytes: int
+
+    @property
+    def copies(self) -> tuple[HeadCopy, ...]:
+        """Those of all factors."""
+        return (*self.query, *self.key, *self.value)
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionContext:
     """Flash attention forward with load slots for query, key, value, mask and bias."""
 
@@ -368,3 +412,4 @@ class AttentionContext:
     sums_late: bool  # each column of a step has a sum of its own until all keys are seen
     split: KeySplitContext | None
     epilogue: tuple[str, ...]
+    roles: AttentionRoles | None = None

@@ -1,6 +1,7 @@
 """A Triton kernel for each kind of tile: its template, and how many programs a launch has."""
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.grouped_heads import with_grouped_heads
@@ -19,7 +20,7 @@ from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
-from aotpack.render.emit.language import Divisibility, RenderedKernel
+from aotpack.render.emit.language import Divisibility, GluonText, RenderedKernel
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.triton.attention import (
@@ -27,6 +28,7 @@ from aotpack.render.triton.attention import (
     attention_frame,
     attention_programs,
 )
+from aotpack.render.triton.attention_roles import attention_gluon_text
 from aotpack.render.triton.contexts import (
     AttentionContext,
     FewRowsContext,
@@ -39,6 +41,7 @@ from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
 from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.render.triton.products.roles import gluon_text
 
+Context: TypeAlias = LoopContext | MatmulContext | FewRowsContext | AttentionContext
 TRITON_TILES = (PointwiseTile, Tile2D, ReductionTile, MatmulTile, AttentionTile)
 
 
@@ -47,7 +50,7 @@ def triton_kernel(
 ) -> RenderedKernel:
     """A kernel with a tile."""
     assert not isinstance(tile, HostTile)
-    context: LoopContext | MatmulContext | FewRowsContext | AttentionContext
+    context: Context
     builder: KernelBuilder
     ring_bytes = 0
     match tile:
@@ -80,8 +83,19 @@ def triton_kernel(
         ring_bytes,
         streams=isinstance(tile, MatmulTile) and tile.weights_first,
         maps=tuple(builder.maps),
-        gluon_text=gluon_text(context) if isinstance(context, MatmulContext) else None,
+        gluon_text=_gluon_text(context),
+        gluon_maps=tuple(builder.gluon_maps),
+        gluon_warps=4 if isinstance(context, AttentionContext) else 0,
     )
+
+
+def _gluon_text(context: Context) -> GluonText:
+    match context:
+        case MatmulContext():
+            return gluon_text(context)
+        case AttentionContext():
+            return attention_gluon_text(context)
+    return None
 
 
 def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:
