@@ -8,13 +8,16 @@ compiler refuses the epilogue, whose lines are the same in both. A head of 80 is
 from collections.abc import Callable
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import dot
-from aotpack.ir.kernels.blocks import described_block, placed_block
-from aotpack.ir.kernels.head_blocks import GROUP_ROWS, HeadBlock, head_blocks
+from aotpack.ir.kernels.head_blocks import (
+    GROUP_ROWS,
+    GROUP_WARPS,
+    HeadBlock,
+    attended_heads,
+    may_have_roles,
+)
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis
-from aotpack.ir.values import Load, Value
 from aotpack.render.emit.epilogue import batch_names
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
@@ -24,6 +27,7 @@ from aotpack.render.triton.contexts import AttentionContext, AttentionRoles, Hea
 from aotpack.stages import TensorMap
 
 _LANES, _VECTOR = 32, 8  # of a warp; elements that a thread stores at once
+_WARP_ROWS = 16  # of a product
 _LONGEST_ROW = 128  # elements; longer ones are stored as they lie, without shared memory
 _REGISTERS = {1: 240, 2: 240, 3: 160}
 """Of a thread of so many groups; the requesting warp has the rest."""
@@ -33,20 +37,21 @@ def with_roles(
     context: AttentionContext, builder: KernelBuilder, o: Attention, tile: AttentionTile
 ) -> AttentionContext:
     """The context with roles of warps, if all factors lie in rectangles at a fixed place."""
-    if o.mask is not None or o.bias is not None or context.natural:
+    dtypes = {name: one.dtype for name, one in builder.schedule.program.buffers.items()}
+    heads = attended_heads(o, tile.j, dtypes, builder.schedule.strides)
+    if heads is None or not may_have_roles(o):
         return context
-    copies = _Copies(builder, o)
-    found = (
-        copies.of("query", o.query, (o.i, GROUP_ROWS), o.d, "first"),
-        copies.of("key", o.key, (o.j, tile.j), o.d, "j_start"),
-        copies.of("value", o.value, (o.j, tile.j), o.e, "j_start"),
-    )
-    if not all(found):
-        return context
-    builder.gluon_maps.extend(copies.maps)
-    query, key, value = found
-    groups = tile.num_warps // 4
+
+    def copies(slot: str, blocks: tuple[HeadBlock, ...], start: str, rows: Axis) -> _Copies:
+        starts = batch_names((o.batch, o.head)) | {rows: start}
+        numbered = enumerate(blocks)
+        return tuple(_copy(builder, f"{slot}_{number}", one, starts) for number, one in numbered)
+
     size = o.operand.itemsize
+    query = copies("query", heads.query, "first", o.i)
+    key = copies("key", heads.key, "j_start", o.j)
+    value = copies("value", heads.value, "j_start", o.j)
+    groups = tile.num_warps // GROUP_WARPS
     roles = AttentionRoles(
         query=query,
         key=key,
@@ -62,6 +67,9 @@ def with_roles(
     return replace(context, roles=roles)
 
 
+_Copies = tuple[HeadCopy, ...]
+
+
 def attention_gluon_text(context: AttentionContext) -> Callable[[str], str] | None:
     """The text under a name; None without roles."""
     if context.roles is None:
@@ -70,69 +78,33 @@ def attention_gluon_text(context: AttentionContext) -> Callable[[str], str] | No
     return lambda name: render_template(template, replace(context, name=name))
 
 
-class _Copies:
-    """How the copy engine loads each block of a factor's heads; ``maps`` are their descriptors."""
-
-    def __init__(self, builder: KernelBuilder, o: Attention) -> None:
-        self._builder, self._o = builder, o
-        self.maps: list[TensorMap] = []
-
-    def of(
-        self, slot: str, value: Value, rows: tuple[Axis, int], inner: Axis, start: str
-    ) -> tuple[HeadCopy, ...]:
-        """The copies of a factor; none where it is no rectangle at a fixed place."""
-        found: list[HeadCopy] = []
-        for number, block in enumerate(head_blocks(inner)):
-            one = self._copy(f"{slot}_{number}", value, rows, (inner, block), start)
-            if one is None:
-                return ()
-            found.append(one)
-        return tuple(found)
-
-    def _copy(
-        self,
-        name: str,
-        value: Value,
-        rows: tuple[Axis, int],
-        inner: tuple[Axis, HeadBlock],
-        start: str,
-    ) -> HeadCopy | None:
-        if not isinstance(value, Load) or self._builder.resolve(value) is not None:
-            return None
-        if self._builder.arguments.dtype(value.buffer) is not self._o.operand:
-            return None
-        axis, block = inner
-        offset = dot(value.index, self._builder.schedule.strides[value.buffer])
-        sides = (rows, (axis, block.length))
-        found = described_block(offset, sides, self._o.operand.itemsize)
-        found = found and placed_block(found, self._o.operand.itemsize)
-        if found is None or found.dimensions[-1].axis is not axis:
-            return None
-        names = batch_names((self._o.batch, self._o.head))
-        starts = names | {rows[0]: start, axis: str(block.start)}
-        region = Region(frozenset(starts))
-        emitter = self._builder.emitter_in(Frame(starts, {}, ()), region)
-        places = tuple(emitter.index(one.start) for one in found.dimensions)
-        lengths = tuple(one.length for one in found.dimensions)
-        self.maps.append(
-            TensorMap(
-                f"{name}_block",
-                self._builder.arguments.pointer(value.buffer),
-                found.base,
-                tuple(one.size for one in found.dimensions),
-                tuple(one.stride for one in found.dimensions),
-                lengths,
-            )
+def _copy(builder: KernelBuilder, name: str, head: HeadBlock, starts: dict[Axis, str]) -> HeadCopy:
+    """How the copy engine loads a block of heads; its descriptor is one of the kernel's."""
+    sides = head.block.dimensions
+    names = starts | {sides[-1].axis: str(head.start)}
+    region = Region(frozenset(names))
+    emitter = builder.emitter_in(Frame(names, {}, ()), region)
+    places = ", ".join(emitter.index(one.start) for one in sides)
+    box = tuple(one.length for one in sides)
+    builder.gluon_maps.append(
+        TensorMap(
+            f"{name}_block",
+            builder.arguments.pointer(head.buffer),
+            head.block.base,
+            tuple(one.size for one in sides),
+            tuple(one.stride for one in sides),
+            box,
         )
-        lanes = min(_LANES, block.length // _VECTOR) if block.length <= _LONGEST_ROW else 0
-        return HeadCopy(
-            block=block.length,
-            start=block.start,
-            descriptor=f"{name}_block",
-            lines=tuple(region.lines()),
-            places=", ".join(places),
-            tiles=f"{name}_tiles",
-            box=lengths,
-            lanes=lanes,
-            lane_rows=16 * lanes // _LANES,
-        )
+    )
+    lanes = min(_LANES, head.length // _VECTOR) if head.length <= _LONGEST_ROW else 0
+    return HeadCopy(
+        block=head.length,
+        start=head.start,
+        descriptor=f"{name}_block",
+        lines=tuple(region.lines()),
+        places=places,
+        tiles=f"{name}_tiles",
+        box=box,
+        lanes=lanes,
+        lane_rows=_WARP_ROWS * lanes // _LANES,
+    )

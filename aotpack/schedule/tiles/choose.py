@@ -20,6 +20,7 @@ from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.split_reduction import columns_together
 from aotpack.schedule.tiles.attention import attention_variants
+from aotpack.schedule.tiles.attention_roles import with_roles
 from aotpack.schedule.tiles.candidates import with_others
 from aotpack.schedule.tiles.divisibility import with_divisibility
 from aotpack.schedule.tiles.few_queries import with_fixed_splits
@@ -137,7 +138,9 @@ def _variants(
         )
         return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))
     if isinstance(template_op, Attention):
-        return attention_variants(template_op, gpu, fp32_precision)
+        plain = attention_variants(template_op, gpu, fp32_precision)
+        dtypes = {name: buffer.dtype for name, buffer in program.buffers.items()}
+        return with_roles(plain, template_op, dtypes, strides, gpu)
     if kernel.scatter is not None:
         return _pointwise_variants(kernel.axes[0].extent, gpu)
     if len(kernel.axes) == 2:
