@@ -9,6 +9,7 @@ WITHOUT = {
     "render/contexts.py": "dataclasses alone",
     "runtime/bound.py": "dataclasses, made and used by prepare alone",
     "render/c/contexts.py": "dataclasses alone",
+    "render/triton/attention_contexts.py": "dataclasses alone",
     "render/triton/contexts.py": "dataclasses alone",
     "render/emit/language.py": "dataclasses alone",
     "render/c/reserved.py": "one value, which is empty",

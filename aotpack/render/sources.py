@@ -123,8 +123,7 @@ class Sources:
         shown = without_comments(shown, language.comment_mark)
         if kernel.is_ours and language.stores is not None:
             check_written(kernel.name, shown, kernel.parameters, language.stores)
-        tile = kernel.tile
-        key = digest(f"{shown} {_types(kernel.parameters)} {tile.num_warps} {tile.num_stages}")
+        key = digest(f"{shown} {_types(kernel.parameters)} {_launch(kernel)}")
         if key in self.known:
             return self._again(key, arches)
         name = f"{kernel.name}_{key}"
@@ -134,20 +133,19 @@ class Sources:
             name=name,
             text=whole if early else late,
             args=kernel.parameters,
-            num_warps=tile.num_warps,
-            num_stages=tile.num_stages,
+            num_warps=kernel.tile.num_warps,
+            num_stages=kernel.tile.num_stages,
             arches=arches,
             language=language.name,
             is_spare=self.spare,
             work=kernel.work,
-            cluster_size=cluster_size(tile),
+            cluster_size=cluster_size(kernel.tile),
             ring_bytes=kernel.ring_bytes,
             starts_early=early,
             late_text=late if early else "",
             maps=kernel.maps,
             gluon_text=_gluon_text(kernel, name, language, early=early),
             gluon_maps=kernel.gluon_maps,
-            gluon_warps=kernel.gluon_warps,
         )
         return name
 
@@ -198,6 +196,10 @@ def check_written(
 def is_small(programs: Int) -> bool:
     """True when a launch is small enough to gain by starting early."""
     return bounds(programs)[1] <= MOST_PROGRAMS
+
+
+def _launch(kernel: RenderedKernel) -> str:
+    return f"{kernel.tile.num_warps} {kernel.tile.num_stages}"
 
 
 def _types(parameters: tuple[KernelArg, ...]) -> str:

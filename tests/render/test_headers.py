@@ -43,6 +43,7 @@ class Continued(nn.Module):
 
 
 HEADS = tuple(torch.zeros(1, 2, 64, 32) for _ in range(3))
+WIDE_HEADS = tuple(torch.zeros(8, 16, 1024, 128, dtype=torch.bfloat16) for _ in range(3))
 ONE = tuple(torch.zeros(1, 2, n, 32) for n in (1, 64, 64))
 
 
@@ -66,6 +67,7 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     ),
     "kernel_few_rows.py.jinja": (Projection(256, 48), (torch.zeros(1, 256),), False),
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
+    "kernel_attention_gluon.py.jinja": (Attended(), WIDE_HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),
     "kernel_matmul.c.jinja": (Projection(64, 48), (torch.zeros(70, 64),), True),

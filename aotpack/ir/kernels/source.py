@@ -71,8 +71,7 @@ class KernelSource:
     late_text: str = ""  # of one that starts early, for GPUs that cannot
     maps: tuple[TensorMap, ...] = ()
     gluon_text: str = ""  # with roles of warps, for GPUs with descriptors; takes those of ``maps``
-    gluon_maps: tuple[TensorMap, ...] = ()  # and these
-    gluon_warps: int = 0  # of its first role, if not ``num_warps``
+    gluon_maps: tuple[TensorMap, ...] = ()  # and these; then its roles are groups of four warps
 
     @property
     def all_maps(self) -> tuple[TensorMap, ...]:

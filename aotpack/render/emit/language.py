@@ -42,7 +42,6 @@ class RenderedKernel:
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
     gluon_text: GluonText = None  # the same with roles of warps
     gluon_maps: tuple[TensorMap, ...] = ()  # of descriptors that it takes besides
-    gluon_warps: int = 0  # of its first role, if not all of the tile
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]

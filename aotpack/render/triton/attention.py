@@ -17,16 +17,14 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
-from aotpack.render.triton.attention_roles import with_roles
-from aotpack.render.triton.contexts import (
+from aotpack.render.triton.attention_contexts import (
     AttentionContext,
-    Factor,
     KeyBlock,
     KeyRangeContext,
     KeySplitContext,
     QueryContext,
-    TileAxis,
 )
+from aotpack.render.triton.contexts import Factor, TileAxis
 from aotpack.render.triton.matmul import precision
 from aotpack.render.triton.products.descriptors import described_factor
 from aotpack.render.triton.types import TRITON_TYPES
@@ -60,7 +58,7 @@ def attention_context(
     epilogue = render_epilogue(kernel, builder, o.axes)
     for axis in (o.batch, o.head, o.i, o.j, o.d, o.e):
         builder.arguments.use_sizes(axis.extent)
-    context = AttentionContext(
+    return AttentionContext(
         name=kernel.name,
         comments=builder.comments,
         functions=tuple(builder.functions.values()),
@@ -87,7 +85,6 @@ def attention_context(
         split=split,
         epilogue=epilogue,
     )
-    return with_roles(context, builder, o, tile) if tile.roles else context
 
 
 def _split_context(

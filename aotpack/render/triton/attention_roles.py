@@ -15,6 +15,7 @@ from aotpack.ir.kernels.head_blocks import (
     attended_heads,
     may_have_roles,
 )
+from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.integers import Axis
@@ -23,7 +24,8 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
-from aotpack.render.triton.contexts import AttentionContext, AttentionRoles, HeadCopy
+from aotpack.render.triton.attention import attention_context
+from aotpack.render.triton.attention_contexts import AttentionContext, AttentionRoles, HeadCopy
 from aotpack.stages import TensorMap
 
 _LANES, _VECTOR = 32, 8  # of a warp; elements that a thread stores at once
@@ -33,13 +35,14 @@ _REGISTERS = {1: 240, 2: 240, 3: 160}
 """Of a thread of so many groups; the requesting warp has the rest."""
 
 
-def with_roles(
-    context: AttentionContext, builder: KernelBuilder, o: Attention, tile: AttentionTile
+def attention_with_roles(
+    kernel: Kernel, o: Attention, tile: AttentionTile, builder: KernelBuilder
 ) -> AttentionContext:
-    """The context with roles of warps, if all factors lie in rectangles at a fixed place."""
+    """The context, with roles of warps if all factors lie in rectangles at a fixed place."""
+    context = attention_context(kernel, o, tile, builder)
     dtypes = {name: one.dtype for name, one in builder.schedule.program.buffers.items()}
     heads = attended_heads(o, tile.j, dtypes, builder.schedule.strides)
-    if heads is None or not may_have_roles(o):
+    if not tile.roles or heads is None or not may_have_roles(o):
         return context
 
     def copies(slot: str, blocks: tuple[HeadBlock, ...], start: str, rows: Axis) -> _Copies:

@@ -24,17 +24,12 @@ from aotpack.render.emit.language import Divisibility, GluonText, RenderedKernel
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_template
 from aotpack.render.triton.attention import (
-    attention_context,
     attention_frame,
     attention_programs,
 )
-from aotpack.render.triton.attention_roles import attention_gluon_text
-from aotpack.render.triton.contexts import (
-    AttentionContext,
-    FewRowsContext,
-    LoopContext,
-    MatmulContext,
-)
+from aotpack.render.triton.attention_contexts import AttentionContext
+from aotpack.render.triton.attention_roles import attention_gluon_text, attention_with_roles
+from aotpack.render.triton.contexts import FewRowsContext, LoopContext, MatmulContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
@@ -51,7 +46,6 @@ def triton_kernel(
     """A kernel with a tile."""
     assert not isinstance(tile, HostTile)
     context: Context
-    builder: KernelBuilder
     ring_bytes = 0
     match tile:
         case MatmulTile() if tile.at_once:
@@ -65,7 +59,7 @@ def triton_kernel(
         case AttentionTile():
             rows, attention = with_grouped_heads(kernel, tile.heads)
             builder = _builder(schedule, rows, attention_frame(attention, tile))
-            context = attention_context(rows, attention, tile, builder)
+            context = attention_with_roles(rows, attention, tile, builder)
             template, programs = "kernel_attention.py.jinja", attention_programs(attention, tile)
         case _:
             shaped = _shaped(kernel, tile)
@@ -85,7 +79,6 @@ def triton_kernel(
         maps=tuple(builder.maps),
         gluon_text=_gluon_text(context),
         gluon_maps=tuple(builder.gluon_maps),
-        gluon_warps=4 if isinstance(context, AttentionContext) else 0,
     )
 
 

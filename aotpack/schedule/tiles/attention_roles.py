@@ -18,10 +18,12 @@ from aotpack.ir.kernels.head_blocks import (
 )
 from aotpack.ir.kernels.tiles import AttentionTile, Variant
 from aotpack.ir.operations import Attention
-from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 
-HOPPERS = (HOPPER, BLACKWELL - 1)
+SHORT_HEAD, WIDE_HEAD, LONGEST_HEAD = 64, 128, 256  # elements
+MANY_KEYS = 2048  # of a query, from which on short heads gain
+FEW_KEYS = 1024
 
 
 def with_roles(
@@ -64,14 +66,21 @@ def _on_hopper(variant: Variant, tile: AttentionTile, queries: Int, few: int) ->
 
 
 def roles_tile(o: Attention, gpu: Gpu) -> AttentionTile | None:
-    """The tile with roles; None for a form of attention, or a head, that has none."""
-    if not may_have_roles(o) or not gpu.has_descriptors:
+    """The tile with roles; None for a form of attention, or a head, that is no faster so.
+
+    Short heads take three groups, which have fewer registers each; they gain where each query has
+    many keys. A causal query has half of them.
+    """
+    head = max(_covered(o.d), _covered(o.e)) if may_have_roles(o) else 0
+    if not head or head > LONGEST_HEAD or not gpu.has_descriptors:
         return None
-    head = max(_covered(o.d), _covered(o.e))
-    if head > 256:
-        return None
-    keys, stages = (64, 2) if head > 128 else (128, 2)
-    groups = 2
+    keys = typical(o.j.extent) // (2 if o.causal else 1)
+    if head <= SHORT_HEAD:
+        return _tile(3, 128, 3) if keys >= MANY_KEYS else None
+    return _tile(2, 128, 2) if head <= WIDE_HEAD else _tile(2, 64, 2)
+
+
+def _tile(groups: int, keys: int, stages: int) -> AttentionTile:
     return AttentionTile(GROUP_ROWS * groups, keys, GROUP_WARPS * groups, stages, roles=True)
 
 
@@ -81,5 +90,12 @@ def _covered(axis: Axis) -> int:
 
 
 def _fewest_queries(o: Attention, tile: AttentionTile, gpu: Gpu) -> int:
-    """The queries of all heads up to which the plain tile is as fast."""
-    return gpu.multiprocessors * tile.i // 2
+    """The queries of all heads up to which the plain tile is as fast.
+
+    Half a tile for each multiprocessor; two of few keys, which are mostly begin and end. Four of
+    short heads, whose plain tiles are several on a multiprocessor.
+    """
+    wave = gpu.multiprocessors * 2 * GROUP_ROWS
+    if tile.i > 2 * GROUP_ROWS:
+        return 4 * wave
+    return wave // 2 if typical(o.j.extent) >= FEW_KEYS else 2 * wave

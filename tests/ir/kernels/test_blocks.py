@@ -5,7 +5,7 @@ from itertools import product as points
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.blocks import Block, block_of, described_block
+from aotpack.ir.kernels.blocks import Block, block_of, described_block, placed_block
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import Load
 
@@ -99,3 +99,31 @@ def test_what_is_no_rectangle_is_refused(offset: Int) -> None:
 def test_descriptors_walk_forwards_in_whole_multiples(stride: int, described: bool) -> None:
     block = described_block(k + stride * m + 64 * 64, ((M, 4), (K, 8)), itemsize=2)
     assert (block is not None) is described
+
+
+@pytest.mark.parametrize(
+    ("base", "outer"),
+    [
+        (4096 * g, ["g"]),
+        (4096 * (g // 2) + 512 * (g % 2), ["g//2", "g % 2"]),
+        (Int.of(64), []),
+    ],
+)
+def test_what_differs_between_programs_becomes_dimensions(base: Int, outer: list[str]) -> None:
+    found = described_block(base + 64 * m + k, ((M, 4), (K, 8)), itemsize=2)
+    assert found is not None
+    placed = placed_block(found, itemsize=2)
+    assert placed is not None and placed.dimensions[-2:] == found.dimensions
+    assert len(placed.dimensions) == 2 + len(outer) and placed.base.constant is not None
+    for number in range(3):
+        at = {"g": number, "m": 0, "k": 0}
+        start = sum(
+            int(one.start.evaluate(at)) * int(one.stride.evaluate(at)) for one in placed.dimensions
+        )
+        assert start + int(placed.base.constant) == int(base.evaluate(at))
+
+
+@pytest.mark.parametrize("base", [4096 * g * x, 4 * g, 64 * loaded(g), -64 * g])
+def test_places_that_no_descriptor_has_are_refused(base: Int) -> None:
+    found = block_of(base + 64 * m + k, ((M, 4), (K, 8)))
+    assert found is None or placed_block(found, itemsize=2) is None
