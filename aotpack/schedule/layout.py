@@ -168,12 +168,12 @@ def _cheapest(
 
 
 def _cost(name: str, strides: tuple[Int, ...], uses: list[Use]) -> tuple[int, ...]:
-    """Few are good: scattered windows, accesses without a unit-stride axis, divisions, terms.
+    """Few are good: scattered factors, accesses without a unit-stride axis, divisions, terms.
 
     Last come the factors of products that do not lie along the sum.
     """
     offsets = [access.offset({name: strides}) for access, _ in uses]
-    windows = sum(_is_scattered_window(use.access, o) for use, o in zip(uses, offsets, strict=True))
+    windows = sum(_is_scattered_factor(use, o) for use, o in zip(uses, offsets, strict=True))
     scattered = sum(
         not _has_unit_step(o, use.fixed_axes) for use, o in zip(uses, offsets, strict=True)
     )
@@ -188,17 +188,18 @@ def is_window(access: Access) -> bool:
     return isinstance(operation, Matmul) and has_digits(access.index, operation.k)
 
 
-def _is_scattered_window(access: Access, offset: Int) -> bool:
-    """True for a window whose last digit is not along memory.
+def _is_scattered_factor(use: Use, offset: Int) -> bool:
+    """True for a window whose last digit is not along memory, and for rows read in steps.
 
     A convolution reads its input many times, so this counts first.
     """
-    operation = access.member.operation
-    return (
-        isinstance(operation, Matmul)
-        and is_window(access)
-        and local_slope(offset, operation.k) != 1
-    )
+    operation = use.access.member.operation
+    if not isinstance(operation, Matmul) or use.access.is_store:
+        return False
+    if is_window(use.access):
+        return local_slope(offset, operation.k) != 1
+    is_stepped = (local_slope(offset, operation.m) or 0) > 1
+    return is_stepped and not _has_unit_step(offset, use.fixed_axes)
 
 
 def _is_across(access: Access, offset: Int) -> bool:

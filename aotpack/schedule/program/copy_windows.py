@@ -5,7 +5,8 @@
     ->  c = x                                                             c has channels innermost
         y[m, n] = sum over k of c[n, k % C, window(m, k // C)] * w[n, k]
 
-A window reads each element once for each of its positions, so one pass over the tensor pays.
+A window reads each element once for each of its positions, so one pass over the tensor pays. So
+it does for rows in steps, as of a 1x1 convolution with a stride, that many columns read.
 Weights have copies of their own, from the lowering.
 """
 
@@ -15,11 +16,14 @@ from aotpack.ir.kernels.access import dot, has_digits, in_order, local_slope
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter, map_values
+from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Axis
 from aotpack.ir.values import Load
 from aotpack.schedule.layout import contiguous_by_contract, is_free_to_permute
 from aotpack.schedule.program.insert_copies import copied
 from aotpack.schedule.program.sum_groups import lean_products
+
+MANY_COLUMNS = 256  # of several tiles, each of which reads all rows
 
 
 def copy_windows(program: Program) -> Program:
@@ -54,9 +58,16 @@ def _windows(operation: Operation, buffers: dict[str, Buffer]) -> tuple[Load, ..
         load
         for load in loads(operation)
         if is_free_to_permute(buffers[load.buffer])
-        and has_digits(load.index, operation.k)
+        and (has_digits(load.index, operation.k) or _is_stepped(load, operation, buffers))
         and _is_crosswise(load, operation.k, buffers[load.buffer])
     )
+
+
+def _is_stepped(load: Load, product: Matmul, buffers: dict[str, Buffer]) -> bool:
+    """True if rows lie in steps that lanes cannot read together, and many columns read them."""
+    buffer = buffers[load.buffer]
+    step = local_slope(dot(load.index, in_order(buffer.shape, buffer.order)), product.m)
+    return step not in (0, 1) and typical(product.n.extent) >= MANY_COLUMNS
 
 
 def _is_crosswise(load: Load, k: Axis, buffer: Buffer) -> bool:

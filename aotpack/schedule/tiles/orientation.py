@@ -4,25 +4,40 @@
 
 Triton lays lanes along the side with the longer runs of neighbours that it can prove, of equal runs
 along columns. Runs in steps of 2, or of an odd length, prove nothing: each lane would then store to
-a cache line of its own. A turned tile has the rows of the product as columns.
+a cache line of its own. A turned tile has the rows of the product as columns
+(docs/measurements/h200_convolution_kinds.csv).
+
+float32 factors are split in parts in registers, and the columns' go back to shared memory: rows
+that do not lie along the sum are slow there (a 1x1 convolution in 675 us, not 285).
 """
 
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import Strides, accesses, local_slope
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import Strides, accesses, axes_in, dot, local_slope
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int, Remainder
+from aotpack.ir.values import Load, Value, walk
 
 
 def is_turned(kernel: Kernel, strides: Strides) -> bool:
     """True if results of neighbouring rows lie nearer than those of columns, and none shows it."""
     product = kernel.template_op
     assert isinstance(product, Matmul)
+    if product.operand is DType.FLOAT32 and not _lies_along(product.lhs, product.k, strides):
+        return False
     stored = [access.offset(strides) for access in accesses(kernel) if access.is_store]
     return bool(stored) and all(_hides_rows(offset, product.m, product.n) for offset in stored)
+
+
+def _lies_along(factor: Value, k: Axis, strides: Strides) -> bool:
+    """True if every element that a factor reads is a neighbour of that of the next step."""
+    loads = [part for part in walk((factor,)) if isinstance(part, Load)]
+    along = [load for load in loads if k in axes_in(load.index)]
+    return all(local_slope(dot(load.index, strides[load.buffer]), k) == 1 for load in along)
 
 
 def _hides_rows(offset: Int, row: Axis, column: Axis) -> bool:

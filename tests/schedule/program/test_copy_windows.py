@@ -97,3 +97,11 @@ def test_copies_have_channels_innermost() -> None:
         if isinstance(member.operation, Matmul)
     )
     assert "x_copy" in {load.buffer for load in loads(product)}
+
+
+@pytest.mark.parametrize(
+    ("out", "stride", "is_copied"), [(256, 2, True), (256, 1, False), (64, 2, False)]
+)
+def test_rows_in_steps_are_copied_for_many_columns(out: int, stride: int, is_copied: bool) -> None:
+    program = realized(nn.Conv2d(32, out, 1, stride), 2, 32, 6, 6)
+    assert (copy_windows(program) is not program) is is_copied

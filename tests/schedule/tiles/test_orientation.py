@@ -21,10 +21,10 @@ class Moved(nn.Module):
         return torch.relu(y.transpose(1, 2).contiguous())
 
 
-def tiles(module: nn.Module, *shape: int) -> list[MatmulTile]:
-    """The tiles of the products of a bfloat16 module, of all architectures."""
+def tiles(module: nn.Module, *shape: int, dtype: torch.dtype = torch.bfloat16) -> list[MatmulTile]:
+    """The tiles of the products of a module, of all architectures."""
     options = BuildOptions(parse_targets("sm_90"), golden=0)
-    source = Source(module.bfloat16().eval(), (torch.randn(shape).bfloat16(),))
+    source = Source(module.to(dtype).eval(), (torch.randn(shape).to(dtype),))
     kernels = Build(source, options).scheduled.schedule.kernels
     variants = [v for kernel in kernels if kernel.template_op for v in kernel.variants]
     return [tile for v in variants for tile in v.tiles if isinstance(tile, MatmulTile)]
@@ -45,3 +45,16 @@ def test_lanes_go_along_neighbours_that_are_not_known_to_be_such(
     module: nn.Module, shape: tuple[int, ...], turned: bool
 ) -> None:
     assert {tile.swapped for tile in tiles(module, *shape)} == {turned}
+
+
+@pytest.mark.parametrize(
+    ("module", "turned"),
+    [
+        (nn.Conv2d(64, 256, 1, 2), True),  # of a copy with channels innermost
+        (nn.Conv2d(64, 64, 1, 2), False),
+    ],
+    ids=["along", "across"],
+)
+def test_rows_of_float32_lie_along_the_sum(module: nn.Module, turned: bool) -> None:
+    found = tiles(module, 32, 64, 14, 14, dtype=torch.float32)
+    assert {tile.swapped for tile in found} == {turned}
