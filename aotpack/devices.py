@@ -8,6 +8,7 @@ default device of schedules; another device needs one more row.
 import re
 from dataclasses import dataclass, replace
 
+ADA = 89  # conversions of 8-bit floats
 HOPPER = 90  # wgmma, clusters, tensor descriptors
 BLACKWELL = 100  # data-centre GPUs
 LATER = 110  # consumer Blackwell: mma, as before Hopper

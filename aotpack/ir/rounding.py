@@ -6,7 +6,10 @@ step, which a difference in the last place may change wholly: it takes operands 
 
 from collections.abc import Sequence
 
+from aotpack.ir.dtypes import DType
+from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.reference import TO_16_BITS
+from aotpack.ir.values import Apply, Value
 
 CONVERSIONS = frozenset(
     "aten.to.dtype aten.to.dtype_layout aten.to.device aten.to.other aten._to_copy.default "
@@ -43,9 +46,20 @@ _WIDER = frozenset(["mul", "div", "true_divide", "floor_divide"])
 ROUNDINGS = {f"round_{dtype}": dtype for dtype in TO_16_BITS}
 """The type that each rounding operator rounds to."""
 
+_DECODERS = frozenset(f"of_{dtype}_code" for dtype in FORMATS)
+
 MOVES = {"neg": 0, "abs": 0, "relu": 0, "minimum": 0, "maximum": 0, "where": 1}
 """Operators that give rounded numbers for rounded ones and commute with rounding, each with the
 position of its first operand that is a number."""
+
+
+def is_code(value: Value) -> bool:
+    """True for a number of 8 bits: each type of factors holds it, so no rounding changes it."""
+    if not isinstance(value, Apply):
+        return False
+    if value.op == "cast":
+        return value.args[0].dtype in (DType.BOOL, DType.INT8, DType.UINT8)
+    return value.op in _DECODERS
 
 
 def is_decision(operator: str, arguments: Sequence[object], *, has_positions: bool) -> bool:

@@ -7,6 +7,7 @@ go through both, as does the weight program, whose outputs have ``given`` stride
 
 from aotpack.ir.verify.phases import Phase
 from aotpack.schedule.draft import Passes, draft_pass
+from aotpack.schedule.fusion.code_scales import scale_codes_after_products
 from aotpack.schedule.fusion.concat_in_place import concat_in_place
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.late_scales import scale_after_products
@@ -65,6 +66,7 @@ PLAN = (
     draft_pass(lay_in_panels, "program", only_with="is_host"),
     draft_pass(sum_groups, "program", only_without="is_host"),
     draft_pass(split_reductions, "program"),
+    draft_pass(scale_codes_after_products, "program", only_without="is_host"),
     draft_pass(scale_after_products, "program", only_without="is_host"),
     draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),

@@ -86,7 +86,8 @@ class MatmulTile:
     With ``at_once`` steps, whose elements of the right factor are in registers together, sums are
     of products of single elements: the form for few rows. With ``weights_first`` these elements
     are requested before the wait for the launch before. With ``swapped`` factors the right one
-    gives the rows of a matrix unit: these are many, and the left one may have few.
+    gives the rows of a matrix unit: these are many, and the left one may have few. One that
+    ``decodes`` has instructions for 8-bit floats.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply.
@@ -105,6 +106,7 @@ class MatmulTile:
     weights_first: bool = False
     swapped: bool = False
     roles: bool = False
+    decodes: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:

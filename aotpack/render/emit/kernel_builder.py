@@ -22,7 +22,7 @@ from aotpack.ir.symbolic.integers import LARGEST_SIZE, Extremum, Int, Quotient, 
 from aotpack.ir.values import Apply, IndexValue, Load, Value, children, walk
 from aotpack.render.emit.arguments import Arguments
 from aotpack.render.emit.dialect import Dialect
-from aotpack.render.emit.emitter import PLAIN, EmitOptions, Emitter
+from aotpack.render.emit.emitter import PLAIN, EmitOptions, Emitter, Shortcut
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
 from aotpack.stages import TensorMap
@@ -82,8 +82,16 @@ class KernelBuilder:
         twin._take(kernel)
         return twin
 
-    def emitter_in(self, frame: Frame, region: Region, *, spread: bool = False) -> Emitter:
+    def emitter_in(
+        self,
+        frame: Frame,
+        region: Region,
+        *,
+        spread: bool = False,
+        shortcut: Shortcut | None = None,
+    ) -> Emitter:
         """An emitter for another tile of the same kernel."""
+        options = replace(self._options, spread=spread)
         ports = (self.arguments, self.offset, self.row, self.resolve, self.fresh, self.dialect)
         return Emitter(
             frame,
@@ -91,7 +99,7 @@ class KernelBuilder:
             *ports,
             ends_in=self._ends_in(),
             exact=self._exact,
-            options=replace(self._options, spread=spread),
+            options=replace(options, shortcut=shortcut) if shortcut else options,
         )
 
     def _ends_in(self) -> DType | None:

@@ -19,18 +19,21 @@ from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.rounding import is_code
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Load, Value, walk
+from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import loaded_early, render_epilogue
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
+from aotpack.render.environment import render_function
 from aotpack.render.triton.contexts import FewRowsContext
 from aotpack.render.triton.types import TRITON_TYPES
 
 WAIT = "gdc_wait()"
+DECODED = "of_float8_e4m3fn_code"
 
 
 class Step(NamedTuple):
@@ -208,7 +211,9 @@ class _Steps:
         """Add the products of a group to the sums."""
         for step in steps:
             moved = Rewriter({self._op.k: Int.of(step.k)})
-            emitter = self._builder.emitter_in(self._frame(step.k), region, spread=True)
+            emitter = self._builder.emitter_in(
+                self._frame(step.k), region, spread=True, shortcut=self._widened
+            )
             for (leaf, held), name in zip(self._leaves.items(), step.weights, strict=True):
                 stored = self._builder.arguments.dtype(leaf.buffer)
                 is_wide = stored is leaf.dtype
@@ -224,10 +229,25 @@ class _Steps:
                     text = self._builder.dialect.where(masks[step.k], text, "0.0")
                 region.append(f"{row_sum.acc} += {text}")
 
+    def _widened(self, emitter: Emitter, value: Apply, is_short: bool) -> str | None:
+        """A code as a float32, by fewer instructions than a conversion has."""
+        (operand, *_), name = value.args, "widened_float8_e4m3fn"
+        if value.op == "cast" and value.dtype is DType.FLOAT32 and operand.dtype is DType.INT8:
+            name = "widened_int8"
+        elif value.op != DECODED or not self._tile.decodes:
+            return None
+        text = emitter.value(operand)
+        self._builder.functions[name] = render_function("device_codes.py.jinja", name)
+        return f"{name}({text})"
+
     def _factor(self, emitter: Emitter, value: Value) -> str:
         """A factor, rounded as the product says, in the type of the sums."""
         text, operand, dtype = emitter.value(value), self._op.operand, value.dtype
-        if operand is dtype or (isinstance(value, Load) and self._stored(value) is operand):
+        if (
+            operand is dtype
+            or is_code(value)
+            or (isinstance(value, Load) and self._stored(value) is operand)
+        ):
             return text
         cast = self._builder.dialect.cast
         return cast(cast(f"({text})", dtype, operand), operand, operand.accumulator)

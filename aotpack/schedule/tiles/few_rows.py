@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from aotpack.devices import BLACKWELL, H200, HOPPER
+from aotpack.devices import ADA, BLACKWELL, H200, HOPPER
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, axes_in, dot, gains_of, local_slope
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
@@ -44,6 +44,7 @@ VECTORS = 16  # of weights in a thread's registers, for several groups of steps
 ALL_VECTORS = 28  # the same, if all steps of one row are one group
 SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
 WARPS = 4
+DECODED = "of_float8_e4m3fn_code"
 SPLITS = (8, 6, 4, 3, 2)
 ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
 FEWER_TILES = 32  # that are enough for a sum not longer than
@@ -76,14 +77,24 @@ def few_rows_variants(
                 limit = rows // 2
                 break
             at_most = None if high <= rows else rows
-            found.append(
-                Variant(tiles[0], 1, MAX_ARCH, template_op.m.extent, at_most, others=tiles[1:])
-            )
+            found += _by_decoding(tiles, products, at_most)
         rows *= 2
     has_vectors = along_k or _steps_by_one(template_op, template_op.n, strides)
     if high > limit and low <= MOST_COLUMNS and has_vectors:
         found += _swapped(template_op, int(min(high, MOST_COLUMNS + 1)))
     return tuple(found)
+
+
+def _by_decoding(
+    tiles: tuple[MatmulTile, ...], products: tuple[Matmul, ...], at_most: int | None
+) -> Iterator[Variant]:
+    """Variants of the tiles, for architectures that decode 8-bit floats and for others."""
+    rows, first = products[0].m.extent, 1
+    parts = walk(product.rhs for product in products)
+    if any(isinstance(one, Apply) and one.op == DECODED for one in parts):
+        yield Variant(tiles[0], first, ADA - 1, rows, at_most, others=tiles[1:])
+        tiles, first = tuple(replace(tile, decodes=True) for tile in tiles), ADA
+    yield Variant(tiles[0], first, MAX_ARCH, rows, at_most, others=tiles[1:])
 
 
 def _loads(template_op: Matmul) -> list[Load]:
