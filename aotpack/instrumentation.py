@@ -97,7 +97,7 @@ class Instrumentation:
 
 
 def pass_title(stage: str, run: PassRun) -> str:
-    """The name of a pass in the dump: ``03_09_realize``."""
+    """The name of a pass in the dump: ``03_10_realize``."""
     name = re.sub(r"[^\w.-]", "_", run.name)
     return f"{_number(stage)}_{run.number:02}_{name}"
 

@@ -29,7 +29,7 @@ changes (`aotpack/schedule/draft.py`). Passes of the user (`passes=[...]`) run b
 lowered program.
 
 - `aotpack show MODEL --after realize` prints the draft after a pass.
-- `AOTPACK_DUMP=folder` writes one file for each pass (`03_09_realize.txt`), and `03_passes.txt`
+- `AOTPACK_DUMP=folder` writes one file for each pass (`03_10_realize.txt`), and `03_passes.txt`
   with their times.
 - `AOTPACK_VERIFY=1` verifies what each pass hands on; a dump and `--after` do so too.
 - `python tools/bisect_pass.py MODEL` names the first pass after which an answer is wrong.

@@ -105,7 +105,8 @@ class Matmul:
     """``target[*batch, m, n] = sum over k of lhs * rhs``, accumulated wide, rounded once.
 
     ``lhs`` is a value over batch, m, k; ``rhs`` over batch, k, n. Both are rounded to ``operand``
-    before they are multiplied; the result has its accumulator type.
+    before they are multiplied; the result has its accumulator type. The right one
+    may be ``wide``: a kernel that multiplies in the accumulator type need not round it.
     """
 
     target: str
@@ -117,6 +118,7 @@ class Matmul:
     rhs: Value
     operand: DType
     origin: Origin = Origin()
+    wide: bool = False
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -53,6 +53,7 @@ PREPARE = (
     draft_pass(insert_copies, "program"),
     draft_pass(widen_in_products, "program"),
     draft_pass(merge_products, "program", only_without="given"),
+    draft_pass(scale_codes_after_products, "program", only_without="is_host"),
     draft_pass(drop_spare_roundings, "program"),
     draft_pass(realize, "program"),
     draft_pass(recognise_gelu, "program"),
@@ -66,7 +67,6 @@ PLAN = (
     draft_pass(lay_in_panels, "program", only_with="is_host"),
     draft_pass(sum_groups, "program", only_without="is_host"),
     draft_pass(split_reductions, "program"),
-    draft_pass(scale_codes_after_products, "program", only_without="is_host"),
     draft_pass(scale_after_products, "program", only_without="is_host"),
     draft_pass(remove_dead_code, "program"),  # unused after splitting
     draft_pass(concat_in_place, "program"),

@@ -24,6 +24,7 @@ from aotpack.ir.symbolic.integers import (
 )
 from aotpack.ir.values import IndexValue, Load, Value, walk
 
+MOST_SHARED = 4  # codes in an element
 VECTOR_BYTES = 16  # of the widest access
 Strides = Mapping[str, tuple[Int, ...]]
 
@@ -202,6 +203,22 @@ def slope(offset: Int, axis: Axis) -> int | None:
         elif axis in axes_in(tuple(map(Int.of, monomial))):
             return None
     return step
+
+
+def shared_length(loads: Iterable[Load], axis: Axis) -> int:
+    """The length of the parts of an axis that read the same elements, or of the whole.
+
+    Where a byte holds two codes, one of each half of a row, it is half of the axis.
+    """
+    depth = int(axis.extent)
+    for load in loads:
+        for part in load.index:
+            atom = part.atom
+            if isinstance(atom, Remainder) and atom.num.atom is axis:
+                length = atom.den.constant
+                if length is not None and length * MOST_SHARED >= depth and depth % length == 0:
+                    return length
+    return depth
 
 
 def local_slope(offset: Int, axis: Axis) -> int | None:

@@ -44,6 +44,8 @@ class ClusterMemory:
             "open_mailbox": lambda: 0,
             "opaque": lambda elements: elements,
             "widened_int8": lambda codes: codes.to(tl.float32),
+            "widened_low_code": lambda codes: ((codes << 4) >> 4).to(tl.float32),
+            "widened_high_code": lambda codes: (codes >> 4).to(tl.float32),
             "cluster_wait": lambda: None,
             "mbarrier_expect": self._expect,
             "send_32": partial(self._send, 32 // 8),

@@ -14,7 +14,7 @@ from math import ceil
 from typing import NamedTuple
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import axes_in, gains_of, points
+from aotpack.ir.kernels.access import axes_in, gains_of, points, shared_length
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul, Reduction
@@ -22,7 +22,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import is_code
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Apply, Load, Value, walk
+from aotpack.ir.values import Apply, Const, Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import loaded_early, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -37,9 +37,13 @@ DECODED = "of_float8_e4m3fn_code"
 
 
 class Step(NamedTuple):
-    """A step of k: its axis, in place of k, and the names of the weights it multiplies."""
+    """A step of k: its axis, where that is in k, and the names of the weights it multiplies.
+
+    Several steps in a row have the same axis where they read the same elements.
+    """
 
     k: Axis
+    place: Int
     weights: tuple[str, ...]
 
 
@@ -54,11 +58,12 @@ class Right(NamedTuple):
     """The right factor of a product, whose sums are called ``acc``.
 
     In ``value`` its loads along k are those of what was requested; ``leaves`` are the loads, and
-    the names that stand for them.
+    the names that stand for them. One that is ``wide`` is not rounded.
     """
 
     acc: str
     value: Value
+    wide: bool
     leaves: dict[Load, str]
 
 
@@ -106,7 +111,10 @@ class _Steps:
         self, builder: KernelBuilder, kernel: Kernel, template_op: Matmul, tile: MatmulTile
     ) -> None:
         self._builder, self._op, self._tile = builder, template_op, tile
-        steps = ceil(int(template_op.k.extent) / tile.k)
+        loads = [one for one in walk((template_op.rhs,)) if isinstance(one, Load)]
+        self._length = Int.of(shared_length(loads, template_op.k))
+        self._parts = int(template_op.k.extent) // int(self._length)
+        steps = ceil(int(self._length) / tile.k)
         self._group = min(tile.at_once, steps)
         self._groups = ceil(steps / self._group)
         members = [one for one in kernel.members if isinstance(one.operation, Matmul)]
@@ -130,7 +138,8 @@ class _Steps:
             for place, load in enumerate(walk((value,)))
             if isinstance(load, Load) and self._op.k in axes_in(load.index)
         }
-        return Right(f"acc{number}" if number else "acc", self._held(value, leaves), leaves)
+        acc = f"acc{number}" if number else "acc"
+        return Right(acc, self._held(value, leaves), member.operation.wide, leaves)
 
     def _held(self, value: Value, leaves: dict[Load, str]) -> Value:
         """A value whose ``leaves`` are loads of what was requested."""
@@ -173,28 +182,33 @@ class _Steps:
 
     def _loaded(self, region: Region, prefix: str, start: str) -> list[Step]:
         """Request the weights of a group that begins at ``start``."""
-        steps = self._moved(region, [Step(self._op.k, ())] * self._group, prefix, start)
-        return [step._replace(weights=self._requested(region, step.k)) for step in steps]
+        whole = Step(self._op.k, Int.of(self._op.k), ())
+        steps = self._moved(region, [whole] * self._group * self._parts, prefix, start)
+        known = dict[Load, str]()
+        return [step._replace(weights=self._requested(region, step, known)) for step in steps]
 
-    def _requested(self, region: Region, k: Axis) -> tuple[str, ...]:
-        frame, moved = self._frame(k), Rewriter({self._op.k: Int.of(k)})
+    def _requested(self, region: Region, step: Step, known: dict[Load, str]) -> tuple[str, ...]:
+        frame, moved = self._frame(step.k), Rewriter({self._op.k: step.place})
         names = []
         for leaf in self._leaves:
             load, is_gain = moved(leaf), self._op.n not in axes_in(leaf.index)
             assert isinstance(load, Load)
             emitter = self._builder.emitter_in(frame, region, spread=is_gain)
-            names.append(emitter.as_stored(load))
+            if load not in known:
+                known[load] = emitter.as_stored(load)
+            names.append(known[load])
         return tuple(names)
 
     def _moved(self, region: Region, steps: list[Step], prefix: str, start: str) -> list[Step]:
         """The steps at other places of k; writes the names of these places."""
-        extent, moved = self._op.k.extent, []
-        for number, step in enumerate(steps):
+        extent, moved = self._length, []
+        for number in range(self._group):
             k = Axis(f"{prefix}{number}", extent)
             region.append(f"{k.name} = {start} + {number * self._tile.k} + lane")
             if not known_multiple(extent, self._group * self._tile.k):
                 region.append(f"{k.name}_mask = {k.name} < {extent}")
-            moved.append(step._replace(k=k))
+            for part, step in enumerate(steps[number * self._parts :][: self._parts]):
+                moved.append(step._replace(k=k, place=Int.of(k) + self._length * part))
         return moved
 
     def _frame(self, k: Axis) -> Frame:
@@ -202,7 +216,7 @@ class _Steps:
         op, tile = self._op, self._tile
         names = {op.m: "row", op.n: "column", k: k.name}
         masked = set(self._builder.emitter.frame.masks)
-        if not known_multiple(op.k.extent, self._group * tile.k):
+        if not known_multiple(self._length, self._group * tile.k):
             masked.add(k)
         masks = {axis: f"{name}_mask" for axis, name in names.items() if axis in masked}
         return Frame(names, masks, ((op.m, tile.m), (op.n, tile.n), (k, tile.k)))
@@ -210,7 +224,7 @@ class _Steps:
     def _add(self, region: Region, steps: list[Step]) -> None:
         """Add the products of a group to the sums."""
         for step in steps:
-            moved = Rewriter({self._op.k: Int.of(step.k)})
+            moved = Rewriter({self._op.k: step.place})
             emitter = self._builder.emitter_in(
                 self._frame(step.k), region, spread=True, shortcut=self._widened
             )
@@ -221,7 +235,7 @@ class _Steps:
                 self._builder.results[held] = wide
             left = self._factor(emitter, moved(self._lhs))
             for right in self.rights:
-                factor = self._factor(emitter, moved(right.value))
+                factor = self._factor(emitter, moved(right.value), wide=right.wide)
                 region.append(f"{right.acc} += {left} * {factor}")
             for row_sum in self.row_sums:
                 text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
@@ -233,19 +247,21 @@ class _Steps:
         """A code as a float32, by fewer instructions than a conversion has."""
         (operand, *_), name = value.args, "widened_float8_e4m3fn"
         if value.op == "cast" and value.dtype is DType.FLOAT32 and operand.dtype is DType.INT8:
-            name = "widened_int8"
+            code, place = _code(operand)
+            name, operand = f"widened_{place}", code
         elif value.op != DECODED or not self._tile.decodes:
             return None
         text = emitter.value(operand)
         self._builder.functions[name] = render_function("device_codes.py.jinja", name)
         return f"{name}({text})"
 
-    def _factor(self, emitter: Emitter, value: Value) -> str:
+    def _factor(self, emitter: Emitter, value: Value, *, wide: bool = False) -> str:
         """A factor, rounded as the product says, in the type of the sums."""
         text, operand, dtype = emitter.value(value), self._op.operand, value.dtype
         if (
             operand is dtype
             or is_code(value)
+            or wide
             or (isinstance(value, Load) and self._stored(value) is operand)
         ):
             return text
@@ -256,3 +272,15 @@ class _Steps:
         """The type of a load's buffer."""
         held = next((leaf for leaf, name in self._leaves.items() if name == load.buffer), load)
         return self._builder.arguments.dtype(held.buffer)
+
+
+def _code(value: Value) -> tuple[Value, str]:
+    """A code of 8 bits, or a byte and which of its two codes it is."""
+    match value:
+        case Apply(
+            op="shift_right", args=(Apply(op="mul", args=(byte, Const(value=16))), Const(value=4))
+        ):
+            return byte, "low_code"
+        case Apply(op="shift_right", args=(byte, Const(value=4))):
+            return byte, "high_code"
+    return value, "int8"

@@ -4,7 +4,9 @@
                                                          y[m, n] = p[m, n] * s[n]
 
 Codes of 8 bits are numbers of every type of factors, so nothing is rounded in front of the sums,
-and a scale is multiplied once for each result. A rounding of the model's own stays where it is.
+and a scale is multiplied once for each result. Codes times the scales of groups need no rounding
+either. A rounding of the model's own stays where it is, so this comes before spare ones are dropped
+(``schedule/program/spare_roundings.py``).
 """
 
 from dataclasses import replace
@@ -30,18 +32,19 @@ def scale_codes_after_products(program: Program, partition: object = None) -> Pr
     buffers, operations = dict(program.buffers), list[Operation]()
     for operation in program.operations:
         scale = _scale(operation, program)
-        if scale is None:
+        if scale is None or not isinstance(operation, Matmul):
             operations.append(operation)
+        elif operation.k in axes_of((scale,)):
+            operations.append(replace(operation, wide=True))
         else:
-            assert isinstance(operation, Matmul)
             operations += _moved(operation, scale, buffers)
-    if len(operations) == len(program.operations):
+    if operations == [*program.operations]:
         return program
     return with_operations(replace(program, buffers=buffers), operations)
 
 
 def _scale(operation: Operation, program: Program) -> Value | None:
-    """What a product's right factor is multiplied with, alike for a row of codes."""
+    """What a product's codes are multiplied with: elements of a weight."""
     if not isinstance(operation, Matmul) or operation.batch or not has_weight(operation, program):
         return None
     if program.buffers[operation.target].unfusable:
@@ -50,9 +53,7 @@ def _scale(operation: Operation, program: Program) -> Value | None:
     if not isinstance(right, Apply) or right.op != "mul":
         return None
     codes, scale = right.args
-    if not is_code(codes) or not isinstance(scale, Load) or operation.k in axes_of((scale,)):
-        return None
-    return scale
+    return scale if is_code(codes) and isinstance(scale, Load) else None
 
 
 def _moved(product: Matmul, scale: Value, buffers: dict[str, Buffer]) -> tuple[Matmul, Pointwise]:

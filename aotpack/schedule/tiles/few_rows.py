@@ -26,7 +26,15 @@ from math import ceil
 
 from aotpack.devices import ADA, BLACKWELL, H200, HOPPER
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, axes_in, dot, gains_of, local_slope
+from aotpack.ir.kernels.access import (
+    VECTOR_BYTES,
+    Strides,
+    axes_in,
+    dot,
+    gains_of,
+    local_slope,
+    shared_length,
+)
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
@@ -43,6 +51,7 @@ SUMS = 64  # registers of a thread
 VECTORS = 16  # of weights in a thread's registers, for several groups of steps
 ALL_VECTORS = 28  # the same, if all steps of one row are one group
 SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
+SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs
 WARPS = 4
 DECODED = "of_float8_e4m3fn_code"
 SPLITS = (8, 6, 4, 3, 2)
@@ -131,14 +140,17 @@ def _tiles(
 ) -> Iterator[MatmulTile]:
     """The best guess, then others that tuning times; each once. Vectors are of what is stored."""
     k, loads = products[0].k, _loads(products[0])
+    depth = shared_length(loads, k)
     along = (load.buffer for load in loads if k in axes_in(load.index))
     size = min(program.buffers[name].dtype.itemsize for name in along)
-    depth, width = int(k.extent), VECTOR_BYTES // size
+    width = VECTOR_BYTES // size
     while WARP * width > depth and width > 1:
         width //= 2
     shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
     if rows > 1:
         shapes = ((4, 4), (2, 4), (4, 1))
+    elif size == 1 and depth <= SHORT_CODES:
+        shapes = ((16 // len(products), 1), (8 // len(products), 1), (4, 1), (2, 4))
     elif depth * size <= SHORT_ROW:
         shapes = ((8 // len(products), 1), (4, 1), (2, 4), (4, 4))
     elif depth * size <= LONG_ROW:
