@@ -70,7 +70,7 @@ def is_decision(operator: str, arguments: Sequence[object], *, has_positions: bo
     namespace, name, overload = (*operator.split("."), "", "")[:3]
     if namespace != "aten":
         return False
-    if name in ("max", "min"):
+    if name in ("max", "min", "median", "nanmedian"):
         return overload == "dim"  # the others give no position
     if name in _POOLINGS:
         return has_positions

@@ -114,6 +114,12 @@ def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
     """What is exported for an entry; TraceError for what cannot be."""
+    if isinstance(function, torch.jit.ScriptModule):
+        raise TraceError(
+            f"tracing {label}: the model is a {type(function).__name__}, whose Python source "
+            "torch.export cannot read; give the nn.Module that it was made from, with "
+            "load_state_dict(scripted.state_dict()) for its weights"
+        )
     if isinstance(function, (nn.Module, ExportedProgram)):
         return function
     if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,24 @@ class Tied(nn.Module):
 def counted(m: Any, x: torch.Tensor) -> torch.Tensor:
     m.b_count.add_(1)
     return x * m.b_count.exp() * m.w.exp()
+
+
+class Heads(nn.Module):
+    """Three products of one input, by weights of whole 256 bytes: those of ``merge_products``."""
+
+    def __init__(self, derived: str) -> None:
+        super().__init__()
+        self.derived = derived
+        self.a, self.b, self.c = (nn.Linear(16, 64) for _ in "abc")
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = []
+        for name, layer in (("a", self.a), ("b", self.b), ("c", self.c)):
+            weight, bias = layer.weight, layer.bias
+            weight = weight.exp() if name in self.derived else weight
+            bias = bias.exp() if name.upper() in self.derived else bias
+            given.append(nn.functional.linear(x, weight, bias))
+        return tuple(given)
 
 
 def branched(m: Any, x: torch.Tensor) -> torch.Tensor:
@@ -108,6 +127,10 @@ CASES: dict[str, Case] = {  # model, shape of its input, number of derived weigh
         1,
     ),
     "a view": (lambda: Wrapped(lambda m, x: x @ m.w.t()[:, ::2], w=drawn(6, 8)), (4, 8), 0),
+    **{
+        f"heads {derived}": (partial(Heads, derived), (2, 3, 16), len(derived))
+        for derived in ("a", "b", "ac", "ab", "A", "Bc")
+    },
     "expanded": (
         lambda: Wrapped(lambda m, x: x @ torch.outer(m.w, m.w), w=drawn(8)),
         (4, 8),

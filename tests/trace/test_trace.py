@@ -86,3 +86,9 @@ def test_exported_program_refuses_changes(option):
 def test_refuses_a_function():
     with pytest.raises(TraceError, match="the model is a function; a torch.nn.Module"):
         trace(lambda x: x, (torch.randn(2),), name="m", version="1")
+
+
+def test_refuses_a_scripted_module():
+    scripted = torch.jit.trace(Model().eval(), (torch.randn(2, 4),))
+    with pytest.raises(TraceError, match="the nn.Module that it was made from"):
+        trace(scripted, (torch.randn(2, 4),), name="m", version="1")

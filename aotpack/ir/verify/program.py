@@ -98,11 +98,12 @@ def check_defined_before_use(program: Program) -> None:
 
 
 def check_packed(program: Program) -> None:
-    """A packed weight is a weight, with its parts' type and their total length."""
+    """A packed weight is a stored weight, with its parts' type and their total length."""
+    stored = {*program.weights} - {*program.derived}
     for packed in program.packed:
-        names = [name for name in (packed.name, *packed.parts) if name not in program.weights]
+        names = [name for name in (packed.name, *packed.parts) if name not in stored]
         if names or not packed.parts:
-            message = f"{packed.name} is packed of {packed.parts}: {names} are no weights"
+            message = f"{packed.name} is packed of {packed.parts}: {names} are no stored weights"
             raise InvalidProgram(program, None, message)
         whole, *parts = (program.buffers[name] for name in (packed.name, *packed.parts))
         length = total(part.shape[0] for part in parts)

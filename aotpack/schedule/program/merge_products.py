@@ -187,14 +187,19 @@ def _linears(program: Program) -> Iterator[Linear]:
 
 
 def _linear(product: Matmul, finish: Pointwise, program: Program) -> Linear | None:
-    """Recognise ``finish[..., n] = product[row, n] (+ bias[n])`` over a [n, k] weight."""
+    """Recognise ``finish[..., n] = product[row, n] (+ bias[n])`` over a stored [n, k] weight.
+
+    The order in memory is chosen for stored weights alone, not for what is derived from them.
+    """
     columns, weights = Int.of(finish.axes[-1]), _right_weights(product, program)
     if product.batch or not weights:
         return None
     bias = _bias(finish.value, product.target, columns)
-    if bias is None or (bias and bias not in program.weights):
+    if bias is None:
         return None
     names = [*weights, *([bias] if bias else [])]
+    if not {*names} <= {*program.weights} - {*program.derived}:
+        return None
     if not all(_is_placeable(program.buffers[name]) for name in names):
         return None
     if any(update.name in names for update in program.updates):

@@ -10,7 +10,7 @@ from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan,
 from aotpack.ir.program import Operation, PackedWeight, Program
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
-from aotpack.ir.verify.program import CHECKS, InvalidProgram, verify
+from aotpack.ir.verify.program import CHECKS, InvalidProgram, check_packed, verify
 from tests.ir.programs import (
     BF16,
     BOOL,
@@ -189,8 +189,11 @@ def test_packed_weight_is_its_parts() -> None:
     for wrong in (packing("a", "b", rows=13), packing("b", "c")):
         with pytest.raises(InvalidProgram, match=r"ab: float32\[1., 8\] is not [ab]: float32"):
             verify(wrong)
-    with pytest.raises(InvalidProgram, match=r"\['x'\] are no weights"):
+    with pytest.raises(InvalidProgram, match=r"\['x'\] are no stored weights"):
         verify(packing("a", "x"))
+    derives = replace(packing("a", "b"), weight_program=replace(storing(X), outputs=("b",)))
+    with pytest.raises(InvalidProgram, match=r"\['b'\] are no stored weights"):
+        check_packed(derives)
 
 
 def test_attention_slots_use_their_own_axes() -> None:

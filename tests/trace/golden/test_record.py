@@ -192,3 +192,9 @@ def test_weights_and_inputs_have_any_strides(trace_function):
 
     traced = trace_function(forward, x, image, modules={"a": layer})
     assert max(traced.golden.eager_errors) < 1e-6
+
+
+@pytest.mark.parametrize("operator", [torch.median, torch.nanmedian, torch.max, torch.min])
+def test_a_choice_of_the_whole_tensor_has_no_positions(trace_function, operator):
+    traced = trace_function(lambda self, x: operator(x) + 1, X)
+    assert reference(traced).item() == operator(X.double()).item() + 1
