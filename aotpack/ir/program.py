@@ -60,9 +60,9 @@ from aotpack.ir.values import (
     definition,
     element,
     indirect_values,
+    loads_below,
     named_text,
     shared_names,
-    walk,
 )
 
 
@@ -264,7 +264,7 @@ def values(operation: Operation) -> tuple[Value, ...]:
 
 def loads(operation: Operation) -> tuple[Load, ...]:
     """Every distinct load of an operation, in evaluation order."""
-    return tuple(value for value in walk(values(operation)) if isinstance(value, Load))
+    return loads_below(values(operation))
 
 
 def reads(operation: Operation) -> tuple[str, ...]:

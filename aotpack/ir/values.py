@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import TypeAlias, Union, cast
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.interning import Interned
 from aotpack.ir.symbolic.integers import Int
+
+REMEMBERED = 2**12  # walks
 
 
 class _Printed:
@@ -105,8 +108,13 @@ def indirect_values(index: Iterable[Int]) -> tuple[Value, ...]:
 
 def walk(roots: Iterable[Value]) -> tuple[Value, ...]:
     """Every value reachable from ``roots``, each once, children before parents."""
+    return _walk(tuple(roots))
+
+
+@lru_cache(maxsize=REMEMBERED)  # every pass walks them again; found by identity
+def _walk(roots: tuple[Value, ...]) -> tuple[Value, ...]:
     done: dict[Value, None] = {}
-    stack: list[tuple[Value, bool]] = [(root, False) for root in reversed(tuple(roots))]
+    stack: list[tuple[Value, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         value, ready = stack.pop()
         if ready:
@@ -115,6 +123,12 @@ def walk(roots: Iterable[Value]) -> tuple[Value, ...]:
             stack.append((value, True))
             stack += [(child, False) for child in reversed(children(value)) if child not in done]
     return tuple(done)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def loads_below(roots: tuple[Value, ...]) -> tuple[Load, ...]:
+    """Every distinct load reachable from ``roots``, in evaluation order."""
+    return tuple(value for value in walk(roots) if isinstance(value, Load))
 
 
 def unguarded_parts(root: Value, known: Container[Value]) -> Iterator[Value]:
