@@ -15,6 +15,7 @@ from aotpack.commands.model_options import (
     read_options,
 )
 from aotpack.commands.parser import add_verbosity
+from aotpack.emit.names import Identity
 from aotpack.emit.platforms import not_on, runs_on
 from aotpack.emit.provenance import provenance_file
 from aotpack.errors import UsageError
@@ -101,11 +102,17 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_early(options: argparse.Namespace) -> None:
+    """Refuse a folder or names before the model is loaded."""
+    if options.out.exists() and not options.out.is_dir():
+        raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
+    Identity.of(options.name or "model", options.version or "0.1.0")
+
+
 def run(options: argparse.Namespace) -> int:
     """Build, then say what was written and where the time went."""
     targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
-    if options.out.exists() and not options.out.is_dir():
-        raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
+    _check_early(options)
     decisions = read_decisions(options.tuning, options.candidates)
     with ExitStack() as stack:
         reporter = chosen_reporter(quiet=options.quiet, verbose=options.verbose)

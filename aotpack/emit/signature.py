@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from aotpack.emit.provenance import provenance_file
 from aotpack.emit.statement import Statement, read_envelope, read_statement
-from aotpack.errors import UsageError, VerifyError
+from aotpack.errors import UsageError, VerifyError, a_type
 
 PAYLOAD = "application/vnd.in-toto+json"
 _MAKE = "ssh-keygen -t ed25519 -f FILE makes a pair, FILE and FILE.pub"
@@ -135,7 +135,7 @@ def _private_key(file: Path, passphrase: Callable[[], bytes]) -> Ed25519PrivateK
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise _refused(file, "private", _unreadable(text)) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise _refused(file, "private", f"it is a {type(key).__name__}")
+        raise _refused(file, "private", f"it is {a_type(key)}")
     return key
 
 
@@ -149,7 +149,7 @@ def _public_key(file: Path) -> Ed25519PublicKey:
         found = "it is a private key" if b"PRIVATE KEY" in text else "it is no public key"
         raise _refused(file, "public", found) from error
     if not isinstance(key, Ed25519PublicKey):
-        raise _refused(file, "public", f"it is a {type(key).__name__}")
+        raise _refused(file, "public", f"it is {a_type(key)}")
     return key
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from aotpack.errors import UsageError, calling_user
+from aotpack.errors import UsageError, a_type, calling_user
 from aotpack.ir.passes import AfterPass, run_passes
 from aotpack.ir.program import Program
 from aotpack.ir.verify.invalid import InvalidProgram
@@ -20,7 +20,7 @@ def read_passes(passes: Iterable[UserPass]) -> tuple[UserPass, ...]:
             f"passes: found {_name(passes)} itself; accepted is a list: passes=[{_name(passes)}]"
         )
     if not isinstance(passes, Iterable):
-        raise UsageError(f"passes: found a {type(passes).__name__}; accepted is a list")
+        raise UsageError(f"passes: found {a_type(passes)}; accepted is a list")
     found = tuple(passes)
     for one in found:
         if not callable(one):

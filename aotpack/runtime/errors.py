@@ -102,6 +102,12 @@ def _escaped(one: "re.Match[str]") -> str:
     return one[0] if one[0].isprintable() else ascii(one[0])[1:-1]
 
 
+def a_type(value: Any) -> str:
+    """The type of a value with its article: "an int", "a Tensor"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"
+
+
 def did_you_mean(found: str, accepted: Iterable[str]) -> str:
     """The end of an error's sentence, such as ``"; did you mean 'build'?"``, or "".
 

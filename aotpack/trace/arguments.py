@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import UnsupportedError, a_type
 from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Arg, Ref, TensorSpec
@@ -44,7 +44,7 @@ class ArgumentReader:
                 specs.append(number_spec(f"{name}.{index}" if index else name, result))
                 continue
             if not isinstance(result, torch.Tensor):
-                raise UnsupportedError(f"result {index} is a {type(result).__name__}, not a tensor")
+                raise UnsupportedError(f"result {index} is {a_type(result)}, not a tensor")
             if result.layout is not torch.strided:
                 raise UnsupportedError(
                     f"a result has the layout {result.layout}; dense ones are accepted"
@@ -69,7 +69,7 @@ class ArgumentReader:
         if isinstance(value, _PLACEMENT_TYPES):
             return None
         hint = "; write torch.tensor(...) of it" if isinstance(value, complex) else ""
-        raise UnsupportedError(f"an argument that is a {type(value).__name__} ({value}){hint}")
+        raise UnsupportedError(f"an argument that is {a_type(value)} ({value}){hint}")
 
     def _node_arg(self, node: fx.Node) -> Arg:
         value = node.meta.get("val")

@@ -22,7 +22,7 @@ from typing import Any
 from torch import nn
 from torch.export import ExportedProgram
 
-from aotpack.errors import TraceError, UsageError
+from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.importable import importable
 from aotpack.trace.methods import Method
 from aotpack.trace.quantize.checkpoints import GGUF
@@ -170,7 +170,7 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
     if isinstance(value, (tuple, list)):
         return tuple(value), {}
     raise TraceError(
-        f"loading {spec}: example_inputs is a {type(value).__name__}; a tuple (positional inputs) "
+        f"loading {spec}: example_inputs is {a_type(value)}; a tuple (positional inputs) "
         "or a dict (keyword inputs) is accepted"
     )
 
@@ -179,8 +179,8 @@ def _with_keywords(args: Any, kwargs: Any, spec: str) -> tuple[tuple[Any, ...], 
     if isinstance(args, (tuple, list)) and isinstance(kwargs, Mapping):
         return tuple(args), dict(kwargs)
     raise TraceError(
-        f"loading {spec}: example_inputs is a {type(args).__name__} and example_kwargs a "
-        f"{type(kwargs).__name__}; a tuple (positional inputs) and a dict (keyword inputs) are "
+        f"loading {spec}: example_inputs is {a_type(args)} and example_kwargs "
+        f"{a_type(kwargs)}; a tuple (positional inputs) and a dict (keyword inputs) are "
         "accepted together"
     )
 
@@ -230,7 +230,7 @@ def _text(error: BaseException) -> str:
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        raise TraceError(f"loading {path}: no such file; {_ACCEPTED} is accepted")
+        raise UsageError(f"loading {path}: no such file; {_ACCEPTED} is accepted")
 
 
 def _identifier(stem: str) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from aotpack.errors import TraceError, UsageError
+from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.ir.dtypes import DType
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.host.copies import HostCopies
@@ -124,7 +124,7 @@ def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
         return function
     if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
         return BoundMethod.of(function)
-    raise TraceError(f"tracing {label}: the model is a {type(function).__name__}; {_ACCEPTED}")
+    raise TraceError(f"tracing {label}: the model is {a_type(function)}; {_ACCEPTED}")
 
 
 def check_methods(package: str, methods: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ def check_methods(package: str, methods: Mapping[str, Any]) -> None:
             )
         if not isinstance(method, Method):
             raise UsageError(
-                f"{doing}: the method {name!r} is a {type(method).__name__}; "
+                f"{doing}: the method {name!r} is {a_type(method)}; "
                 "aotpack.Method(module, example_inputs) is accepted"
             )
 

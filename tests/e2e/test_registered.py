@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "twice": (blend, _blend, "_blend is registered for it already"),
     "names": (unregistered("names"), _takes_other, r"takes x.*z.*accepted are the parameters of"),
     "any": (unregistered("any"), _takes_any, r"takes \*args"),
-    "no function": (unregistered("value"), 3, "found a int; a function is accepted"),
+    "no function": (unregistered("value"), 3, "found an int; a function is accepted"),
     "a function": (torch.sin, _takes_any, "found <built-in .*; accepted are the result"),
     "a name": ("aot_tests::nowhere", _takes_any, "torch knows no such operator"),
     "overloads": (torch.ops.aten.add, _takes_any, "it is one of aten.add.Tensor.*name which"),

@@ -107,7 +107,7 @@ def test_what_a_pass_must_not_do(one: object, words: str) -> None:
     ("passes", "words"),
     [
         (as_relu, r"passes: found as_relu itself; accepted is a list: passes=\[as_relu\]"),
-        (3, "passes: found a int; accepted is a list"),
+        (3, "passes: found an int; accepted is a list"),
         ([as_relu, "relu"], "passes: found 'relu' in the list; accepted are functions"),
     ],
 )

@@ -99,7 +99,7 @@ def test_saved_program(tmp_path):
             "",
             "example_inputs is a dict and example_kwargs a dict; a tuple",
         ),
-        (MODEL + INPUTS + "example_kwargs = 3\n", "", "and example_kwargs a int; a tuple"),
+        (MODEL + INPUTS + "example_kwargs = 3\n", "", "and example_kwargs an int; a tuple"),
         (
             "x = 1 / 0\n",
             "",
@@ -122,7 +122,7 @@ def test_refuses(write, body, attr, message):
 
 @pytest.mark.parametrize("spec", ["no/such.py", "no/such.pt2", "no/such.py:model"])
 def test_refuses_a_missing_file(spec):
-    with pytest.raises(TraceError, match="no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         load_model(spec)
 
 

@@ -161,6 +161,11 @@ def counts_to_three(m: Any, x: Tensor) -> Tensor:
     return x + (m.n > 2)
 
 
+def counts_in_numpy(m: Any, x: Tensor) -> Tensor:
+    m.n = np.float64(m.n + 1)
+    return x * float(m.n)
+
+
 def writes_an_array(m: Any, x: Tensor) -> Tensor:
     m.array[0] += 1
     return x + float(m.array[0])
@@ -169,7 +174,7 @@ def writes_an_array(m: Any, x: Tensor) -> Tensor:
 LOST = {
     "history": (keeps_two, r"assigns the attribute queue\[1\] anew"),
     "third call": (counts_to_three, "the attribute n from 0 to 2"),
-    "array": (writes_an_array, "writes to the attribute array, a ndarray; keep a buffer"),
+    "array": (writes_an_array, "writes to the attribute array, an ndarray; keep a buffer"),
     "buffer": (
         assigns_a_buffer,
         r"assigns the buffer b anew; write self.b.copy_\(...\)\nA package",
@@ -185,6 +190,7 @@ LOST = {
     "deque": (keeps_the_recent, r"assigns the attribute recent\[0\] anew"),
     "key": (adds_a_key, r"the attribute by_name, a dict \(1 items, then 2\)"),
     "number": (counts, r"n from 0 to 1; keep a buffer of torch.tensor\(0\), and write"),
+    "number of numpy": (counts_in_numpy, r"keep a buffer of torch.tensor\(0.0\)"),
     "number of an object": (counts_in_an_object, r"the attribute object.length from 0 to 1"),
     "first call": (
         starts,

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..errors import PackageError
+from ..errors import PackageError, a_type
 from ..manifest import Kernel
 from ..plan import Branch, Buffer, Counters, Launch, Loop, Place, Plan, SizeRead, parts
 from ..tensors import DerivedWeight
@@ -57,7 +57,7 @@ def _check_plain(plan: Plan) -> None:
     for _, step in plan.steps():
         if not isinstance(step, Launch):
             raise PackageError(
-                f"loading a package: a weight program has a {type(step).__name__}; accepted are "
+                f"loading a package: a weight program has {a_type(step)}; accepted are "
                 "launches. The package is damaged: reinstall it."
             )
 

@@ -10,7 +10,7 @@ launch.
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from aotpack.errors import UsageError, calling_user
+from aotpack.errors import UsageError, a_type, calling_user
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.kernel import Kernel, gpu_variants
 from aotpack.ir.kernels.tiles import PointwiseTile, ReductionTile, Variant
@@ -95,7 +95,7 @@ def _fault_of_kernels(groups: Groups, kernels: tuple[Kernel, ...]) -> str:
     placed: set[tuple[str, ...]] = set()
     for kernel in (kernel for group in groups for kernel in group):
         if not isinstance(kernel, Kernel) or known.get(kernel.stored) != kernel:
-            shown = kernel.name if isinstance(kernel, Kernel) else f"a {type(kernel).__name__}"
+            shown = kernel.name if isinstance(kernel, Kernel) else a_type(kernel)
             return f"{shown} in a group is none of the kernels it was given"
         if kernel.stored in placed:
             return f"{_named(kernel)} is there twice; each kernel is in one group"

@@ -7,6 +7,8 @@ import math
 
 import torch
 
+from aotpack.errors import a_type
+
 
 def difference(wanted: torch.Tensor, found: torch.Tensor) -> str | None:
     """How a result departs from the wanted one, as the rest of a sentence; None if they agree."""
@@ -41,5 +43,5 @@ def tolerance(wanted: torch.Tensor) -> float:
 def shown(value: object) -> str:
     """The element type and shape of a tensor, the type of anything else."""
     if not isinstance(value, torch.Tensor):
-        return f"a {type(value).__name__}"
+        return a_type(value)
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from aotpack.errors import a_type
 from aotpack.trace.agreement.attributes import ABSENT, Change
 
 ADVICE = "A package keeps tensors that are changed in place, and no other values"
@@ -32,20 +33,26 @@ def row(change: Change, who: str = "forward") -> str:
             was = f"{who} sets {what}, which was {_told(before)}"
             return f"{was}; {buffer} from the start, and {copy}"
         case bool() | int() | float() if isinstance(before, (bool, int, float)):
-            made = f"a buffer of torch.tensor({type(after)(before)!r})"
+            made = f"a buffer of torch.tensor({_number(after, before)!r})"
             return f"{who} changes {what} from {before!r} to {after!r}; keep {made}, and {copy}"
         case list() | deque() | dict() | set() if isinstance(before, type(after)):
             kind, sizes = type(after).__name__, f"{len(before)} items, then {len(after)}"
             rows = "write its rows with index_copy_"
             return f"{who} changes {what}, a {kind} ({sizes}); {buffer} instead, and {rows}"
         case np.ndarray() | bytearray() | array() if type(before) is type(after):
-            return f"{who} writes to {what}, a {type(after).__name__}; {buffer} instead, and {copy}"
+            return f"{who} writes to {what}, {a_type(after)}; {buffer} instead, and {copy}"
     told = f"from {_told(before)} to {_told(after)}"
     return f"{who} changes {what} {told}; keep tensors in its place"
+
+
+def _number(after: Any, before: Any) -> Any:
+    """``before`` as a number of Python, of the type that it becomes."""
+    kind = next(kind for kind in (bool, int, float) if isinstance(after, kind))
+    return kind(before)
 
 
 def _told(value: Any) -> str:
     """A value in few words."""
     if value is ABSENT:
         return "nothing"
-    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else f"a {type(value).__name__}"
+    return f"{value!r:.40}" if isinstance(value, (str, type(None))) else a_type(value)

@@ -15,7 +15,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, a_type
 from aotpack.trace.triton.triton_kernels import LAUNCH, check_launch, implementation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -110,7 +110,7 @@ def _overload(op: Any) -> OpOverload:
         op = only
     if not isinstance(op, OpOverload):
         raise UsageError(
-            f"registering a lowering: found {op!r}, a {type(op).__name__}; accepted are the result "
+            f"registering a lowering: found {op!r}, {a_type(op)}; accepted are the result "
             "of torch.library.custom_op, an operator of torch.ops, or its name 'namespace::name'"
         )
     return op
@@ -133,7 +133,7 @@ def _check_function(overload: OpOverload, function: Any) -> None:
     """Check that the parameters are those of the schema, in order."""
     if not callable(function):
         raise UsageError(
-            f"registering a lowering of {overload}: found a {type(function).__name__}; a function "
+            f"registering a lowering of {overload}: found {a_type(function)}; a function "
             "is accepted"
         )
     wanted = [(a.name, a.kwarg_only) for a in overload._schema.arguments]

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import UnsupportedError, a_type
 from aotpack.ir.foreign import TritonKernel
 from aotpack.trace.triton.triton_source import TritonSource
 
@@ -150,7 +150,7 @@ def _configuration(kernel: Any) -> tuple[Any, dict[str, Any]]:
             chosen |= first.kwargs
             chosen |= {option: getattr(first, option) for option in _LAUNCH_OPTIONS}
         elif not hasattr(kernel, "fn"):
-            raise UnsupportedError(f"its kernel is a {type(kernel).__name__}")
+            raise UnsupportedError(f"its kernel is {a_type(kernel)}")
         kernel = kernel.fn
     return kernel, chosen
 
@@ -177,7 +177,7 @@ def _text(parameter: Any, value: Any, source: TritonSource) -> str | None:
     if parameter.is_constexpr or value is None:
         text = None if symbolic else source.literal(value)
         if text is None:
-            what = "a size that is not fixed" if symbolic else f"a {type(value).__name__}"
+            what = "a size that is not fixed" if symbolic else a_type(value)
             raise UnsupportedError(f"its kernel's constant {name} is {what}")
         return text
     if symbolic:
@@ -190,4 +190,4 @@ def _text(parameter: Any, value: Any, source: TritonSource) -> str | None:
         return "1" if is_constant else f"tl.full((), {value}, tl.int{width})"
     if isinstance(value, float):
         return f"tl.full((), {source.literal(value)}, tl.float32)"
-    raise UnsupportedError(f"its kernel's argument {name} is a {type(value).__name__}")
+    raise UnsupportedError(f"its kernel's argument {name} is {a_type(value)}")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import UnsupportedError, a_type
 from aotpack.ir.foreign import ENTRY
 
 HEADER = {"triton": "triton", "tl": "triton.language"}  # imports that every kernel's text has
@@ -96,7 +96,7 @@ class TritonSource:
         text = self._definition(name, value)
         if text is None or name in HEADER:
             raise UnsupportedError(
-                f"the Triton function {user} uses {name}, a {type(value).__name__}; accepted are "
+                f"the Triton function {user} uses {name}, {a_type(value)}; accepted are "
                 "other Triton functions under their own names, parts of triton, and constants"
             )
         if not self._is_known(name, value):
