@@ -54,20 +54,28 @@ def _lanczos(x: Value) -> Value:
     return where(apply("eq", x, 0.0), constant(1, x.dtype), near)
 
 
-def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: float) -> int:
+def _most_taps(size: Int, count: Int, align: bool, factor: float | None, reach: float) -> Int:
     """The most positions in the window of a result."""
     if not align and factor is not None and factor > 0:
         step = 1.0 / factor
     elif size.constant is None or count.constant is None:
-        raise CannotLower(
-            f"a dimension goes from {size} to {count} elements; accepted are constant sizes, or a "
-            "scale factor with corners that are not aligned"
-        )
+        return _dynamic_taps(size, count, align, reach)
     elif align:
         step = (size.constant - 1) / max(count.constant - 1, 1)
     else:
         step = size.constant / count.constant
-    return 2 * math.ceil(reach * max(step, 1.0)) + 1
+    return Int.of(2 * math.ceil(reach * max(step, 1.0)) + 1)
+
+
+def _dynamic_taps(size: Int, count: Int, align: bool, reach: float) -> Int:
+    """As many as a whole step has, of dynamic sizes."""
+    if count.constant is None:
+        raise CannotLower(
+            f"a dimension goes from {size} to {count} elements; accepted are constant sizes of "
+            "results, or a scale factor with corners that are not aligned"
+        )
+    steps = max(count.constant - 1, 1) if align else count.constant
+    return ((size + steps - 1) // steps) * (2 * math.ceil(reach)) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ def _resize(
     found, shape = input, c.shape(c.result())
     for dim in (3, 2) if not is_empty(shape) else ():
         size, count, factor = c.shape(input)[dim], shape[dim], factors[dim - 2]
-        most = Int.of(_most_taps(size, count, align, factor, reach))
+        most = _most_taps(size, count, align, factor, reach)
         step = step_of(size, count, align, factor, dtype)
         found = _resized(c, found, dim, count, _Windows(size, step, reach, most, form))
     c.pointwise(c.result(), lambda index: c.load(found, index))

@@ -49,15 +49,33 @@ def test_a_factor_takes_images_of_any_size() -> None:
         agree(compiled, (floats(1, 2, rows, 3),))
 
 
-class Filled(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, size=(5, 5), mode="bilinear", antialias=True)
+class Resized(torch.nn.Module):
+    def __init__(self, size: int, *, transposed: bool = False) -> None:
+        super().__init__()
+        self.size, self.transposed = size, transposed
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        size = (x.shape[2], self.size) if self.transposed else (self.size, self.size)
+        plain = F.interpolate(x, size=size, mode="bilinear", antialias=True)
+        return plain, F.interpolate(
+            x, size=size, mode="bilinear", antialias=True, align_corners=True
+        )
 
 
-def test_a_dynamic_size_without_a_factor_is_refused() -> None:
-    height = Dim("height", min=10, max=64)
-    source = Source(Filled(), (IMAGE,), None, ({2: height},))
-    with pytest.raises(UnsupportedError, match="accepted are constant sizes, or a scale factor"):
+HEIGHT = Dim("height", min=2, max=64)
+
+
+def test_a_fixed_size_takes_images_of_any_size() -> None:
+    compiled = compile_all(Resized(5), (floats(1, 2, 10, 6),), None, ({2: HEIGHT},), (CPU,))
+    drawn = torch.Generator().manual_seed(0)
+    for rows in (2, 5, 31):
+        agree(compiled, (torch.randn(1, 2, rows, 6, generator=drawn),))
+
+
+def test_a_dynamic_result_without_a_factor_is_refused() -> None:
+    model = Resized(5, transposed=True)
+    source = Source(model, (floats(1, 2, 10, 6),), None, ({2: HEIGHT},))
+    with pytest.raises(UnsupportedError, match="accepted are constant sizes of results, or a"):
         _ = Build(source, BuildOptions((CPU,))).rendered
 
 
