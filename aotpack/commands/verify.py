@@ -51,7 +51,7 @@ def _device(text: str) -> int | str:
     if isinstance(device, int) or device in ("cpu", "interpreter"):
         return device
     raise argparse.ArgumentTypeError(
-        f"found {text!r}, accepted are a GPU's number, cpu and interpreter"
+        f"found {text!r}, accepted are a GPU's number, cuda:0, cpu and interpreter"
     )
 
 

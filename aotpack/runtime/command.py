@@ -125,8 +125,9 @@ def _own_lines(method: str, manifest: Manifest) -> Iterator[str]:
 
 
 def device_of(text: str | None) -> int | str | None:
-    """The device on the command line: a GPU's number, "cpu", or None."""
-    return int(text) if text is not None and text.isdecimal() else text
+    """The device on the command line: a GPU's number, "cuda", "cuda:1", "cpu", or None."""
+    number = "0" if text == "cuda" else (text or "").removeprefix("cuda:")
+    return int(number) if number.isdecimal() else text
 
 
 def import_first(modules: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ class Assertion:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Signature:
     """The inputs, results and in-place changes of the model."""
 
@@ -114,6 +114,8 @@ class Signature:
         where = "".join(f"\n  {size}" for size in (*self.sizes, *self.counted))
         changes = f"\n  changes {', '.join(self.updates)}" if self.updates else ""
         return f"{self.name}({takes}) -> {gives}{where}{changes}"
+
+    __repr__ = __str__  # the signatures of several methods are printed as a dict
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,7 @@ def test_calls_say_which_method(package):
     with load(package, "cpu") as model:
         assert repr(model) == "<Model tiny_llm with decode, prefill on cpu>"
         assert str(model.signature["decode"]).startswith("tiny_llm.decode(token: int64[1], place")
+        assert f"'decode': {model.signature['decode']}" in str(model.signature)
         assert [one.name for one in model.inputs["prefill"]] == ["ids"]
         told = r"it has several methods; call model.decode\(...\) or model.prefill\(...\)"
         with pytest.raises(AotpackError, match=told):

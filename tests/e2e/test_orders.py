@@ -199,3 +199,17 @@ def test_a_changed_argument_is_not_copied() -> None:
     for wrong in (torch.randn(2, 3, 4), np.zeros((2, 3, 4), np.float32)):
         with pytest.raises(AotpackError, match="'x' (lies in another order|is not contiguous)"):
             packaged(wrong)
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_a_model_built_for_rows_names_channels_last_memory():
+    model = compile(Doubled(), (torch.ones(2, 3, 4, 4),), target="cpu")
+    x = torch.ones(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    with pytest.raises(AotpackError, match="x' lies in channels-last memory; .* or build with"):
+        model(x)
+    with pytest.raises(AotpackError, match=r"x' is not contiguous; .* Call .contiguous\(\)\.$"):
+        model(torch.ones(4, 4, 3, 2).permute(3, 2, 0, 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime import command
-from aotpack.runtime.command import import_first, main
+from aotpack.runtime.command import device_of, import_first, main
 from aotpack.runtime.errors import AotpackError
 from aotpack.runtime.manifest import SCHEMA
 from aotpack.runtime.selftest import verify
@@ -149,3 +149,11 @@ def test_modules_that_cannot_be_imported_are_errors_in_words(
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(AotpackError, match=re.escape(words)):
         import_first([name])
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [("cuda", 0), ("cuda:1", 1), ("2", 2), ("cpu", "cpu"), (None, None), ("cuda:x", "cuda:x")],
+)
+def test_a_device_has_the_names_that_load_takes(text: str | None, device: int | str | None) -> None:
+    assert device_of(text) == device

@@ -74,9 +74,9 @@ class TorchFramework:
                 is_dense(shape, layout) if self._with_strides else layout,
                 is_negative,
                 True,
-                layout if self._with_strides else None,
+                layout if self._with_strides else None if layout else value.stride(),
             )
-            for shape, dtype, index, layout, is_negative in facts
+            for value, (shape, dtype, index, layout, is_negative) in zip(values, facts, strict=True)
         ]
 
     def copied(

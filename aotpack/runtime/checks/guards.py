@@ -135,7 +135,14 @@ def check_contiguous(signature: Signature, tensor: Tensor, argument: Seen) -> No
     if tensor.order and argument.contiguous and is_copied:
         return
     if not tensor.order:
-        reason = "is not contiguous; accepted: row-major memory. Call .contiguous()"
+        rank = len(argument.shape)
+        lasts = (0, *range(2, rank), 1) if rank in (4, 5) else ()
+        if lasts and argument.lies_in(lasts):
+            found = "lies in channels-last memory"
+            advice = ", or build with an example input in channels-last memory"
+        else:
+            found, advice = "is not contiguous", ""
+        reason = f"{found}; accepted: row-major memory. Call .contiguous(){advice}"
         raise _refused(signature, tensor, reason)
     dims = ", ".join(map(str, tensor.order))
     places = ", ".join(str(tensor.order.index(dim)) for dim in range(len(tensor.order)))
