@@ -116,7 +116,7 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     given = {name: _given(name, method, options) for name, method in methods.items()}
     modules = {n: one.module for n, one in given.items() if isinstance(one.module, nn.Module)}
     runs = evaluation_copies(modules, options.dtype, copies)
-    lines = quantize(map(root_of, runs.values()), options.quantize, options.name)
+    lines = quantize(map(root_of, runs.values()), options.quantize, options.name, copies)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
     if [*methods] == [""]:

@@ -1,6 +1,7 @@
 """``quantize``: weights are stored as codes and widened in the loads of products."""
 
 import copy
+import zipfile
 from math import prod
 from typing import Any
 
@@ -11,12 +12,14 @@ from torch import nn
 import aotpack
 from aotpack import Method
 from aotpack.cli import main
-from aotpack.errors import UsageError
-from aotpack.ir.ops.quantization import read_quantization
+from aotpack.errors import TraceError, UsageError
+from aotpack.ir.ops.quantization import Quantization, read_quantization
 from aotpack.ir.program import targets
 from aotpack.options import BuildOptions, Source
 from aotpack.pipeline import build_of
+from aotpack.runtime import AotpackError, load
 from aotpack.target import parse_targets
+from aotpack.trace.quantize.codes import quantized
 
 KINDS = {"int8": 1.0, "int4": 0.5, "fp8": 1.0, "int8:group=32": 1.0, "int4:group=16": 0.5}
 """Bytes of a code."""
@@ -182,6 +185,24 @@ def test_methods_share_codes(model):
     packaged = aotpack.compile(methods, quantize="int8", target="cpu")
     wanted = rounded(model.embed.weight, "int8")[:2]
     torch.testing.assert_close(packaged.embedding(torch.arange(2)), wanted)
+
+
+def test_codes_of_weights_on_meta_are_bound_later(tmp_path):
+    torch.manual_seed(0)
+    how, x = {"quantize": "int4:group=32", "targets": "cpu", "out": tmp_path}, torch.ones(1, 64)
+    shapes = nn.Sequential(nn.Linear(64, 32, device="meta"))
+    wheel = aotpack.build(shapes, (x,), weights="none", **how)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    model = nn.Sequential(nn.Linear(64, 32))
+    codes = quantized(model[0].weight, Quantization("int4", 32))
+    bound = {"0.weight_codes": codes.codes, "0.weight_scales": codes.scales}
+    packaged = load(tmp_path / "model", "cpu", weights=bound | {"0.bias": model[0].bias.detach()})
+    torch.testing.assert_close(packaged(x), reference(model, how["quantize"])(x))
+    with pytest.raises(AotpackError, match="0.weight_scales"):
+        packaged.bind_weights({**bound, "0.weight_scales": codes.scales[:1]}, strict=False)
+    with pytest.raises(TraceError, match="(?s)on meta, .*0.weight_codes.*--weights none"):
+        aotpack.build(shapes, (x,), **how)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ share a weight share its codes.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 
 from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
+from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_of
 
 CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
@@ -27,9 +29,15 @@ class _Layer:
 
 
 def quantize(
-    modules: Iterable[nn.Module], quantization: Quantization | None, package: str
+    modules: Iterable[nn.Module],
+    quantization: Quantization | None,
+    package: str,
+    copies: HostCopies,
 ) -> tuple[str, ...]:
-    """Change the layers of modules in place; a line for each, with its error or why it stays."""
+    """Change the layers of modules in place; a line for each, with its error or why it stays.
+
+    Weights without values, of which ``copies`` knows, get codes without values.
+    """
     if quantization is None:
         return ()
     layers = _layers(modules)
@@ -41,7 +49,9 @@ def quantize(
             lines.append(f"{layer.name}: kept, {why}")
             continue
         if id(layer.weight) not in made:
-            made[id(layer.weight)] = _with_error(layer.weight, quantization)
+            is_absent = bool(copies.without_values({"weight": layer.weight}))
+            how = partial(_without_values, copies) if is_absent else _with_error
+            made[id(layer.weight)] = how(layer.weight, quantization)
         codes, error = made[id(layer.weight)]
         with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
         lines.append(f"{layer.name}: {error}")
@@ -64,6 +74,16 @@ def _layers(modules: Iterable[nn.Module]) -> list[_Layer]:
             if kinds and weight is not None and weight.is_floating_point():
                 found.setdefault(id(module), _Layer(name or "the model", module, weight))
     return list(found.values())
+
+
+def _without_values(
+    copies: HostCopies, weight: torch.Tensor, quantization: Quantization
+) -> tuple[Quantized, str]:
+    """Codes that have sizes alone."""
+    made = quantized(torch.empty_like(weight, device="meta"), quantization)
+    absent = Quantized(copies.of(made.codes), copies.of(made.scales))
+    stored = made.codes.nbytes + made.scales.nbytes
+    return absent, f"no values yet, {stored:,} bytes of {weight.nbytes:,}"
 
 
 def _with_error(weight: torch.Tensor, quantization: Quantization) -> tuple[Quantized, str]:
