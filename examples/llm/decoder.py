@@ -105,17 +105,27 @@ class Decoder(nn.Module):
         hidden = self.hidden(ids[:, None], starts, None)[:, 0]
         return sample(self.logits(hidden), starts + 1, **choice)
 
+    def check(self, ids: torch.Tensor, slot: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        """Add the last token of one slot and a draft behind it; return what follows each, greedily.
+
+        The draft is right as far as it repeats the result. What is written for the rest of it is
+        overwritten before it is read.
+        """
+        return self.logits(self.hidden(ids, start, slot)[0]).argmax(-1)
+
 
 def methods(model: PreTrainedModel, slots: int, length: int, chunk: int) -> dict[str, Method]:
-    """Prefill in chunks of up to ``chunk`` tokens, and decode, over one cache."""
+    """Prefill in chunks of up to ``chunk`` tokens, decode, and check of drafts, over one cache."""
     decoder = Decoder(model.eval(), slots, length, chunk)
     tokens = torch.export.Dim("tokens", min=1, max=chunk)
     one, all_slots = torch.zeros(1, dtype=torch.int64), torch.zeros(slots, dtype=torch.int64)
     ids = torch.arange(1, min(chunk, 5) + 1)[None]
-    shapes = {"ids": {1: tokens}, "slot": None, "start": None, "choice": dict.fromkeys(KEYS)}
+    places = {"ids": {1: tokens}, "slot": None, "start": None}
+    shapes = {**places, "choice": dict.fromkeys(KEYS)}
     return {
         "prefill": Method(decoder.prefill, (ids, one, one, choices(1)), dynamic_shapes=shapes),
         "decode": Method(decoder.decode, (all_slots + 1, all_slots, choices(slots))),
+        "check": Method(decoder.check, (ids, one, one), dynamic_shapes=places),
     }
 
 

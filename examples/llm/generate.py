@@ -59,6 +59,19 @@ class Slots:
             self.lengths[slot] += 1
         return {slot: int(found[slot]) for slot in tokens}
 
+    def check(self, slot: int, tokens: Sequence[int]) -> list[int]:
+        """Add the last token of a slot and as much of a draft behind it as greedy choice gives.
+
+        Returns what it gives: the part of the draft that is right, and one token more.
+        """
+        self._refuse_overflow(slot, len(tokens))
+        start = self.lengths[[slot]]
+        found = self.model.check(integers([tokens]), integers([slot]), start).tolist()
+        pairs = enumerate(zip(tokens[1:], found, strict=False))
+        right = next((n for n, (drafted, chosen) in pairs if drafted != chosen), len(tokens) - 1)
+        self.lengths[slot] += right + 1
+        return found[: right + 1]
+
     def free(self, slot: int) -> None:
         """Forget a sequence."""
         self.lengths[slot] = 0

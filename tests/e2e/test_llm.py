@@ -95,6 +95,24 @@ def test_drawn_tokens_depend_on_the_seed_and_not_on_the_batch(package, greedy):
     assert drawn != greedy
 
 
+@pytest.mark.parametrize("wrong", [None, 0, 2])
+def test_drafts_are_kept_as_far_as_greedy_choice_gives_them(package, greedy, wrong):
+    prompt, wanted = check_llm.prompts()[0], greedy[0]
+    with package.load("cpu") as model:
+        slots = Slots(model)
+        found = [slots.prefill(1, prompt)]
+        while len(found) < TOKENS - 5:
+            draft = wanted[len(found) : len(found) + 4]
+            if wrong is not None:
+                draft[wrong] = (draft[wrong] + 1) % 256
+            new = slots.check(1, [found[-1], *draft])
+            assert len(new) == (5 if wrong is None else wrong + 1)
+            found += new
+        assert found == wanted[: len(found)]
+        with pytest.raises(ValueError, match="slot 1 is full"):
+            slots.check(1, [1] * 400)
+
+
 def draws(logits: torch.Tensor, choice: Any, count: int) -> torch.Tensor:
     """How often each token is drawn."""
     rows = torch.ones(count, dtype=torch.int64)
