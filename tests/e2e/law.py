@@ -64,6 +64,12 @@ def accuracy_complaint(
     """max|y - ref64| <= 1.5 max|eager - ref64| + eps max|ref64|, in words when broken."""
     if ours.shape != eager.shape:
         return f"the shape is {tuple(ours.shape)}, eager's is {tuple(eager.shape)}"
+    if eager.is_complex():
+        if not ours.is_complex():
+            return f"it is {ours.dtype}, eager's is {eager.dtype}"
+        ours, eager, reference = (
+            torch.view_as_real(x.resolve_conj()) for x in (ours, eager, reference)
+        )
     if not eager.dtype.is_floating_point:
         wrong = int((ours.to(eager.dtype) != eager).sum())
         return f"{wrong} of {eager.numel()} elements differ" if wrong else None

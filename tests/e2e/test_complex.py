@@ -176,7 +176,7 @@ def crossing(x: torch.Tensor, y: torch.Tensor) -> Any:
     return x * y.conj(), {"sizes": x.abs()}, (x.sum(), torch.fft.fft(y)), x.t()
 
 
-@pytest.mark.row("C:D7")
+@pytest.mark.row("C:D7", "S:H19", "S:H20")
 def test_complex_inputs_and_outputs() -> None:
     rows = {0: Dim("b", min=1, max=9)}
     x, y = torch.complex(X, Y), torch.complex(Y, X)
