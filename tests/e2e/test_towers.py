@@ -1,17 +1,15 @@
 """The examples of several methods beside language models: Whisper and CLIP."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 import torch
 
 import aotpack
-from aotpack.importable import importable
 from aotpack.runtime import AotpackError
 
-with importable(Path(__file__).parents[2] / "examples"):
-    clip, whisper = importlib.import_module("clip"), importlib.import_module("whisper")
+clip = importlib.import_module("examples.clip")
+whisper = importlib.import_module("examples.whisper.whisper")
 
 
 def test_whisper_transcribes_one_sound_after_the_other():

@@ -308,7 +308,7 @@ def test_a_wheel_is_signed_with_its_own_provenance_alone(wheel: Path) -> None:
         (b"import torch", "key: it is no private key; accepted is an ed25519"),
         (public(KEY), "key: it is a public key; accepted is an ed25519 private key"),
         (private(KEY)[:90], "key: it is damaged, or the passphrase is wrong; accepted"),
-        (private(ec.generate_private_key(ec.SECP256R1())), "it is a EC.*ssh-keygen -t ed25519"),
+        (private(ec.generate_private_key(ec.SECP256R1())), "it is an EC.*ssh-keygen -t ed25519"),
         (private(KEY, words=b"words"), "it is damaged, or the passphrase is wrong"),
     ],
     ids=["empty", "junk", "public", "cut", "another kind", "a wrong passphrase"],

@@ -106,7 +106,7 @@ def _unnamed(linear: Linear) -> tuple[object, ...]:
     def renamed(load: Load) -> Value:
         return Load(places[load.buffer], load.index, load.dtype)
 
-    column = Int.of(Axis("n", Int.of(1 << 30)))
+    column = Int.of(Axis("n", Int.of(2**31)))
     return Rewriter({linear.product.n: column}, renamed)(linear.product.rhs), linear.bias is None
 
 

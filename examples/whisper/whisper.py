@@ -1,6 +1,6 @@
 """A small Whisper with random weights: the encoder fills the cross-attention's cache, once.
 
-aotpack examples/whisper.py -o dist --target cpu
+aotpack examples/whisper/whisper.py -o dist --target cpu
 
 `encode` writes keys and values of the sound for each layer of the decoder, `decode` adds one token.
 """
