@@ -175,6 +175,38 @@ def test_packages_hold_the_codes(name, target, tmp_path):
     assert "1.weight" not in names
 
 
+@pytest.mark.parametrize(
+    ("bits", "columns", "groups", "target"),
+    [
+        (4, 208, 13, "interpreter"),
+        (4, 134, 1, "interpreter"),
+        (8, 203, 7, "interpreter"),
+        (4, 174, 3, "cpu"),
+    ],
+)
+def test_rows_of_odd_sizes_have_zero_points(bits, columns, groups, target, tmp_path):
+    """Groups of any length, across the two halves of a row's bytes too."""
+    torch.manual_seed(0)
+    rows, top = 37, 1 << bits
+    codes, zeros = torch.randint(top, (rows, columns)), torch.randint(top, (rows, groups))
+    scales = torch.rand(rows, groups) / top
+    tensors = {
+        "0.weight_packed": words(nn.functional.pad(codes, (0, -columns % 8)), bits, 1),
+        "0.weight_zero_point": words(nn.functional.pad(zeros, (0, 0, 0, -rows % 8)), bits, 0),
+        "0.weight_scale": scales,
+        "0.weight_shape": torch.tensor([rows, columns]),
+    }
+    save_file(tensors, tmp_path / "m.safetensors")
+    config = {"quantization_config": compressed("pack-quantized", bits)}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = nn.Sequential(nn.Linear(columns, rows, bias=False, device="meta"))
+    model, x = aotpack.load_checkpoint(model, tmp_path), torch.randn(3, columns)
+    of_groups = [one.repeat_interleave(columns // groups, 1) for one in (zeros, scales)]
+    wanted = x @ ((codes - of_groups[0]) * of_groups[1]).T
+    packaged = aotpack.compile(model, (x,), target=target)
+    torch.testing.assert_close(packaged(x), wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_no_weight_is_stored_wide(tmp_path):
     tensors, config, _ = gptq(4, 1)
     model = aotpack.load_checkpoint(net(), written(tmp_path, tensors, config))

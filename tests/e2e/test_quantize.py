@@ -88,15 +88,29 @@ def test_triton_kernels_widen_codes_as_they_load(model, quantize, rows):
     torch.testing.assert_close(packaged(ids), wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("quantize", KINDS)
-def test_no_weight_is_stored_wide(model, quantize):
+class TakenOnce(Tied):
+    """Both readers of the tied weight get one tensor."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        weight = self.embed.weight
+        x = self.down(torch.relu(self.up(nn.functional.embedding(ids, weight))))
+        return nn.functional.linear(x, weight)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "made_of", "tokens"),
+    [*((kind, Tied, 2) for kind in KINDS), ("int4", TakenOnce, 50), ("fp8", TakenOnce, 2)],
+)
+def test_no_weight_is_stored_wide(quantize, made_of, tokens):
     """Neither by a launch nor by the weight program, and each code is stored once."""
+    torch.manual_seed(0)
+    source = Source(made_of().eval(), (torch.arange(tokens) % 40,))
     how = BuildOptions(targets=parse_targets("sm_90"), quantize=read_quantization(quantize))
-    made = build_of(Source(model, (torch.arange(2),)), how)
+    made = build_of(source, how)
     program = made.scheduled.on(90).program
     assert program.weight_program is None
     written = [program.buffers[name] for one in program.operations for name in targets(one)]
-    assert max(prod(map(int, one.shape)) for one in written) < 256 * 384
+    assert max(prod(map(int, one.shape)) for one in written) == tokens * 384
     assert sum(weight.name.endswith("codes") for weight in made.scheduled.weights) == 3
     wide = 256 * (40 + 384 + 384)
     codes = sum(w.data.nbytes for w in made.scheduled.weights if w.name.endswith("codes"))
@@ -150,14 +164,34 @@ def test_products_of_codes_fuse_as_plain_ones_do(quantize, rows, options, packs)
 
 
 @pytest.mark.parametrize(
-    ("quantize", "depth", "rows"),
-    [("int4:group=16", 208, 1), ("int4:group=16", 1040, 3), ("int8", 203, 2), ("fp8", 131, 1)],
+    ("quantize", "depth", "target"),
+    [
+        ("int4:group=16", 1040, "interpreter"),  # two steps of k, the last masked
+        ("int4:group=16", 208, "interpreter"),  # groups across the halves of bytes
+        ("int4:group=16", 144, "cpu"),
+        ("int8:group=16", 144, "interpreter"),
+        ("int8", 203, "interpreter"),
+        ("fp8", 131, "interpreter"),
+        ("fp8", 131, "cpu"),
+    ],
 )
-def test_codes_of_odd_rows(quantize, depth, rows):
+def test_codes_of_odd_rows(quantize, depth, target):
     torch.manual_seed(0)
-    layer, x = nn.Linear(depth, 37).eval(), torch.randn(rows, depth)
-    packaged = aotpack.compile(layer, (x,), quantize=quantize, target="interpreter")
-    torch.testing.assert_close(packaged(x), reference(layer, quantize)(x), rtol=1e-4, atol=1e-4)
+    layer, x = nn.Linear(depth, 37).eval(), torch.randn(17, depth)
+    rows = ({0: torch.export.Dim("rows", min=1, max=17)},)
+    how = {"quantize": quantize, "target": target, "dynamic_shapes": rows}
+    packaged, wanted = aotpack.compile(layer, (x,), **how), reference(layer, quantize)(x)
+    for count in range(1, 18, 1 if depth < 1024 else 8):
+        torch.testing.assert_close(packaged(x[:count]), wanted[:count], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "why"),
+    [("int4:group=32", "208 columns are no multiple of the group of 32"), ("int4", "no multiple")],
+)
+def test_groups_that_do_not_divide_a_row_are_refused(quantize, why):
+    with pytest.raises(UsageError, match=why):
+        aotpack.compile(nn.Linear(208, 37), (torch.ones(1, 208),), quantize=quantize, target="cpu")
 
 
 def test_each_layer_has_its_error_in_the_summary_of_a_build(tmp_path, capsys):

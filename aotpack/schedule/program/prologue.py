@@ -7,7 +7,9 @@ factor is loaded once for each tile along the other side, so that side must be s
 product is bound by memory, and computing costs nothing.
 
 Weights made of codes enter their products before products are merged
-(``schedule/program/merge_products.py``); the rest waits for ``schedule/program/realize.py``.
+(``schedule/program/merge_products.py``); the rest waits for ``schedule/program/realize.py``, which
+lets lookups of rows decode what they read, so the weight of an embedding that is a product's too
+lies in memory as codes alone.
 
 Attention of few queries reads each key once, so keys and values that are gathered through a table
 of pages, or converted from fewer bits, never lie in memory as such, nor is computed what a mask
@@ -28,7 +30,6 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
 from aotpack.ir.symbolic.integers import Int
-from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.dead_code import remove_dead_code
@@ -42,12 +43,14 @@ MOST_READ = 1.1  # bytes for each byte that is not written
 
 
 def widen_in_products(program: Program) -> Program:
-    """Compute weights made of codes in the products that read them; the same object if none are."""
-    readers = operation_uses(program.operations).readers
+    """Compute weights made of codes in the products that read them; the same object if none are.
+
+    Each of several products computes them: it reads fewer bytes than a weight stored once for all.
+    """
     makers = {
         one.target: one
         for one in program.operations
-        if isinstance(one, Pointwise) and _has_one_use(one, readers, program)
+        if isinstance(one, Pointwise) and _may_move(one, program)
     }
     operations = tuple(_widening(one, makers, program) for one in program.operations)
     if all(new is old for new, old in zip(operations, program.operations, strict=True)):
@@ -55,16 +58,14 @@ def widen_in_products(program: Program) -> Program:
     return remove_dead_code(replace(program, operations=operations))
 
 
-def _has_one_use(
-    maker: Pointwise, readers: Mapping[str, Sequence[Operation]], program: Program
-) -> bool:
+def _may_move(maker: Pointwise, program: Program) -> bool:
     if maker.target in program.results or program.buffers[maker.target].unfusable:
         return False
-    return maker.index == tuple(map(Int.of, maker.axes)) and len(readers[maker.target]) == 1
+    return maker.index == tuple(map(Int.of, maker.axes))
 
 
 def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Program) -> Operation:
-    """A product whose right factor is arithmetic on weights, if that was made for it alone."""
+    """A product whose right factor is arithmetic on weights."""
     if not isinstance(operation, Matmul) or not isinstance(operation.rhs, Load):
         return operation
     maker = makers.get(operation.rhs.buffer)
@@ -77,14 +78,21 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
         return Rewriter(binding, made)(its.value) if its else None
 
     whole = replace(maker, value=Rewriter({}, made)(maker.value))
-    names = {one.buffer for one in walk((whole.value,)) if isinstance(one, Load)}
-    if not names <= {*program.weights} or not is_prologue(whole, (operation,), program):
+    if not _is_of_weights(whole, program) or not is_prologue(whole, (operation,), program):
         return operation
     return replace(
         operation,
         rhs=Rewriter({}, made)(operation.rhs),
         origin=whole.origin + operation.origin,
     )
+
+
+def is_decoding(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
+    """True for a weight made of codes that is read point by point: each point decodes its own."""
+    if not all(isinstance(reader, Pointwise) for reader in readers):
+        return False
+    is_cheap = _is_cheap(operation) and _is_small(operation, program)
+    return is_cheap and _is_of_weights(operation, program)
 
 
 def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:
@@ -137,6 +145,11 @@ def _is_cheap(operation: Pointwise, most: Cost = Cost.ONE) -> bool:
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
     others = {value.op for value in applied if OPS[value.op].cost > most}
     return plain and len(applied) <= MOST_OPS and others <= {*ROUNDINGS, *DECODING}
+
+
+def _is_of_weights(operation: Pointwise, program: Program) -> bool:
+    loads = (value for value in walk((operation.value,)) if isinstance(value, Load))
+    return all(load.buffer in program.weights for load in loads)
 
 
 def _is_small(operation: Pointwise, program: Program) -> bool:

@@ -21,7 +21,7 @@ from aotpack.ir.symbolic.integers import Axis, Indirect, Int
 from aotpack.ir.uses import operation_uses, operator_count
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
 from aotpack.schedule.program.dead_code import with_operations
-from aotpack.schedule.program.prologue import is_prologue
+from aotpack.schedule.program.prologue import is_decoding, is_prologue
 
 MAX_READS = 4  # a value with more loads is stored when several operations read it
 MAX_OPS = 8  # likewise for arithmetic: recomputing is cheaper than a round trip below this
@@ -122,6 +122,8 @@ def _is_inlinable(operation: Pointwise, readers: Readers) -> bool:
         return False
     if _is_epilogue(operation, reads, readers):
         return False
+    if is_decoding(operation, readers.of(operation), readers.program):
+        return True
     is_shared = len(readers.of(operation)) != 1
     if not is_shared and not _repeats(operation, readers):
         return True

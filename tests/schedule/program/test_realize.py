@@ -103,6 +103,21 @@ def test_gather_is_stored_for_several_readers() -> None:
     assert_same(realize(program), program)
 
 
+@pytest.mark.parametrize(("is_weight", "steps"), [(True, ["y"]), (False, ["t", "y"])])
+def test_lookups_decode_the_rows_of_a_weight(is_weight, steps) -> None:
+    def looked_up(i: Int, j: Int) -> Value:
+        return load(t, Int.of(Indirect(load(ids, i), Int.of(9))), j)
+
+    w = Writer()
+    declare = w.weight if is_weight else w.input
+    ids, codes = w.input("ids", 5, dtype=I64), declare("codes", 9, 4, dtype=DType.INT8)
+    shifted = [9, 4], lambda i, j: apply("shift_right", load(codes, i, j), Const(4, DType.INT8))
+    t = w.pointwise("t", *shifted, dtype=DType.INT8)
+    program = w.program(w.pointwise("y", [5, 4], looked_up, dtype=DType.INT8))
+    assert stored(program) == steps
+    assert_same(realize(program), program)
+
+
 def test_sum_of_zeros_is_a_constant_but_of_ones_a_reduction() -> None:
     def sum_of(number: float) -> Program:
         w = Writer()
