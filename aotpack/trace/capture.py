@@ -10,7 +10,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.trace.diagnostics.complaint import condensed
+from aotpack.trace.diagnostics.complaint import assignments, condensed
 from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
@@ -30,6 +30,7 @@ from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.layouts import kept_layouts
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
+from aotpack.trace.operators.state import check_memory, distinct_names
 from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
@@ -71,20 +72,22 @@ def export(
     strict: bool,
 ) -> ExportedProgram:
     """torch.export without gradients; an error of torch is raised condensed."""
-    log = ConditionLog()
+    log, assigned = ConditionLog(), list[str]()
     try:
         with (
             quiet_inference(),
             logged_conditions() as log,
+            ExitStack() as lines,
             redirect_stderr(io.StringIO()) as printed,
         ):
+            assigned = lines.enter_context(assignments()) if not strict else assigned
             args, named = _distinct(module, (args, dict(kwargs)))
             with WithoutDataChecks(), WithoutStreams(), OnHost(), RecurrentLoops():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except (Exception, SystemExit) as error:
-        complaint = condensed(error, log)
+        complaint = condensed(error, log, assigned)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
@@ -117,6 +120,7 @@ def decompose(
 ) -> ExportedProgram:
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
+    check_memory(program, name)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
@@ -128,6 +132,7 @@ def decompose(
             kept_layouts(program),
             restored_bases(program),
             converted_copies(program),
+            distinct_names(program),
         ):
             return run_decompositions(program, whole)
     except UnsupportedError as error:

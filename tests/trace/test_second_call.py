@@ -72,6 +72,12 @@ def gives_memory_that_is_written_first(m: Any, x: Tensor) -> Tensor:
     return m.b * 1
 
 
+def gives_memory_unless_exported(m: Any, x: Tensor) -> Tensor:
+    if not torch.compiler.is_exporting():
+        m.b.data = m.b + 0
+    return m.b * x
+
+
 def assigns_after_reading(m: Any, x: Tensor) -> Tensor:
     y = x - m.last
     m.last = x.clone()
@@ -179,8 +185,10 @@ LOST = {
         assigns_a_buffer,
         r"assigns the buffer b anew; write self.b.copy_\(...\)\nA package",
     ),
-    "memory": (gives_memory, r"gives b other memory \(.data, .*\); write self.b.copy_"),
-    "memory written first": (gives_memory_that_is_written_first, "gives b other memory"),
+    "memory": (
+        gives_memory_unless_exported,
+        r"gives b other memory \(.data, .*\); write self.b.copy_",
+    ),
     "attribute": (assigns_after_reading, r"assigns the attribute last anew; write self.last.copy_"),
     "item": (assigns_an_item, r"assigns the attribute by_name\['k'\] anew; write self.by_name"),
     "list": (
@@ -257,16 +265,41 @@ def test_a_method_names_the_attributes_of_its_module() -> None:
         trace(module.forward, (ONES,), name="m", version="1")
 
 
-@pytest.mark.parametrize(
-    "forward",
-    [
-        lambda m, x: m.last.data.add_(x) * 1,
-        lambda m, x: m.b.set_(m.b + x) * 1,
-    ],
-)
-def test_writes_that_torch_cannot_export_are_advised(forward: Callable[..., Any]) -> None:
-    with pytest.raises(TraceError, match=r"through .data, .* is no state; write self.b.copy_"):
-        traced(forward)
+def swaps_buffers(m: Any, x: Tensor) -> Tensor:
+    m.b, m.c = m.c, m.b
+    return m.b + x
+
+
+OTHER_MEMORY = {
+    "data": (gives_memory, r"\(.data = ...\), .*in place: t.copy_.*\n  at .*:\d+: m.b.data = m.b"),
+    "written first": (gives_memory_that_is_written_first, r"\n  at .*:\d+: m.b.data = x"),
+    "set": (lambda m, x: m.b.set_(m.b + x) * 1, r"gives b other memory \(set_\).*: b.copy_\("),
+    "size": (lambda m, x: m.b.resize_(4)[:2] * x, r"gives b other memory \(resize_\).*: b.copy_\("),
+    "input": (lambda m, x: x.set_(m.b + 1) * 1, r"gives x other memory \(set_\)"),
+    "swap": (swaps_buffers, r"assigns buffers anew; .*self.b.copy_.*\n  at .*:\d+: m.b, m.c = "),
+    "storage": (
+        lambda m, x: m.b.set_(m.c.untyped_storage()) * x,
+        r"forward takes and changes no storages .*self.b.copy_.*\n  at .*untyped_storage",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_MEMORY)
+def test_other_memory_is_refused_with_the_line_or_the_name(kind: str) -> None:
+    forward, words = OTHER_MEMORY[kind]
+    module = Part(forward)
+    module.register_buffer("c", torch.ones(2))
+    with pytest.raises(TraceError, match="(?s)" + words):
+        trace(module, (ONES,), name="m", version="1")
+    assert module.b.tolist() == [0, 0] and module.c.tolist() == [1, 1]
+
+
+def test_tensors_of_forward_may_take_memory_of_others() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        m.b.data = m.b.data.to(x.dtype)  # its own
+        return torch.empty(0).set_(x) + x.clone().resize_(2) * m.b
+
+    assert traced(forward).graph.signature.updates == ()
 
 
 def copies_into_a_buffer(m: Any, x: Tensor) -> Tensor:
@@ -280,6 +313,12 @@ def copies_after_reading(m: Any, x: Tensor) -> Tensor:
     return y
 
 
+def writes_through_data(m: Any, x: Tensor) -> Tensor:
+    m.b.data += x.data
+    m.b.data[1:].mul_(2)
+    return m.b * x.data
+
+
 def copies_into_an_item(m: Any, x: Tensor) -> Tensor:
     m.by_name["k"].copy_(m.by_name["k"] + x)
     return m.by_name["k"] * 1
@@ -290,6 +329,9 @@ def copies_into_an_item(m: Any, x: Tensor) -> Tensor:
     [
         (copies_into_a_buffer, "b"),
         (copies_after_reading, "last"),
+        (lambda m, x: m.b.data.copy_(m.b + x) * 1, "b"),
+        (lambda m, x: m.last.data.add_(x) * 1, "last"),
+        (writes_through_data, "b"),
         (copies_into_an_item, "by_name_k"),
     ],
 )

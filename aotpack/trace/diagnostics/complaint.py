@@ -2,6 +2,11 @@
 
 import re
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from aotpack.trace.diagnostics.conditions import ConditionLog, data_complaint, size_complaint
 from aotpack.trace.source import is_user_file, shown_frame, users_source_in
@@ -37,9 +42,9 @@ _ADVICE = (
         "can be left out, as a package orders its work by data",
     ),
     (
-        r"fake tensor in the exported program constant|set_ on a graph input|device typemeta",
-        "a tensor that forward writes to through .data, or gives other memory (.data = ..., set_), "
-        "is no state; write self.b.copy_(...)",
+        r"UntypedStorage|Cannot swap t\d",
+        "a package keeps the memory of its tensors, so forward takes and changes no storages "
+        "(untyped_storage(), swap_tensors); write self.b.copy_(...)",
     ),
     (r"\bDynamicCache\b|transformers\.cache_utils\.", CACHE_ADVICE),
     (
@@ -56,11 +61,33 @@ _ADVICE = (
 )
 
 
-def condensed(error: BaseException, log: ConditionLog | None = None) -> str:
-    """torch's message, condensed; ``log`` has the logged lines that may have caused it."""
+@contextmanager
+def assignments() -> Iterator[list[str]]:
+    """The user's lines that assign buffers inside the block."""
+    lines: list[str] = []
+
+    def note(_module: nn.Module, _name: str, _value: object) -> None:
+        frames = traceback.extract_stack()
+        lines.extend([shown_frame(one) for one in frames if is_user_file(one.filename)][-1:])
+
+    hook = register_module_buffer_registration_hook(note)
+    try:
+        yield lines
+    finally:
+        hook.remove()
+
+
+def condensed(
+    error: BaseException, log: ConditionLog | None = None, assigned: Sequence[str] = ()
+) -> str:
+    """torch's message, condensed; the ``log`` and the lines that ``assigned`` buffers may tell
+    more."""
     log = log or ConditionLog()
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     place = _place(error)
+    if assigned and "is missing nn_module_stack metadata" in text:  # a copy that torch.export adds
+        told = "forward assigns buffers anew; a package keeps its own: write self.b.copy_(...)"
+        return "\n  at ".join([told, *dict.fromkeys(assigned)])
     if text.startswith("Constraints violated"):
         return size_complaint(text, log.conditions or place)
     if type(error).__name__ in _OF_OPERATORS:

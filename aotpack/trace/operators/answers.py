@@ -3,7 +3,8 @@
 An exported program cannot branch on data to check arguments. A package omits these checks (negative
 variances, quantiles outside [0, 1]) and branches on whether there are elements. ``torch._assert``
 of a tensor becomes an assertion of the program. Export records int64 for the power of bools by a
-bool, which is a bool.
+bool, which is a bool. It does not record ``t.data``, which is ``t.detach()`` where there are no
+gradients, nor that a tensor is given other memory so.
 """
 
 import math
@@ -16,9 +17,12 @@ import torch.nn.functional as F
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
+from aotpack.errors import TraceError
+
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
 _torch_assert: _Function = torch._assert
+_data: Any = torch.Tensor.data
 _torch_pow: _Function = torch.pow
 _torch_logsumexp: _Function = torch.logsumexp
 
@@ -194,6 +198,20 @@ def _power(base: Any, exponent: Any) -> Any:
     return _torch_pow(base, exponent)
 
 
+def _give_memory(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Without effect for the tensor's own memory, as ``t.data += x`` gives; else refused."""
+    if _layout(tensor) != _layout(value):
+        raise TraceError(
+            "forward gives a tensor other memory (.data = ...), where a package keeps its own; "
+            "write values in place: t.copy_(...)"
+        )
+
+
+def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
+    memory = tensor.untyped_storage()._cdata, tensor.storage_offset()
+    return memory, tensor.dtype, tensor.shape, tensor.stride()
+
+
 _WHOLE: Mapping[str, _Function] = {
     "lower": torch.floor,
     "higher": torch.ceil,
@@ -201,6 +219,8 @@ _WHOLE: Mapping[str, _Function] = {
 }
 _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
+    _data.__get__: torch.Tensor.detach,
+    _data.__set__: _give_memory,
     **dict.fromkeys((torch.pow, torch.Tensor.pow, torch.Tensor.__pow__), _power),
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.logsumexp, torch.Tensor.logsumexp, torch.special.logsumexp), _logsumexp),

@@ -7,6 +7,7 @@ an exported program: the buffer, and a constant of the same memory. They become 
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,13 @@ from aotpack.ir.names import free_name
 from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
 from aotpack.trace.weights import Memory, memory_of_names
 
+_GIVES_MEMORY = {
+    torch.ops.aten.set_.default: "set_",
+    torch.ops.aten.set_.source_Tensor: "set_",
+    torch.ops.aten.resize_.default: "resize_",
+}
+_STATISTICS = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
+"""Operators that write running statistics, which their schemas do not tell."""
 _DEEPEST = 6  # attributes and items between a module and its cache
 
 
@@ -106,6 +114,40 @@ def check_caches(name: str, module: nn.Module) -> None:
             )
 
 
+@contextmanager
+def distinct_names(program: ExportedProgram) -> Iterator[None]:
+    """Inside the block, the names of a tensor that is changed have tensors of their own.
+
+    torch.export computes with one of the names, and functionalisation cannot change a tensor that
+    it gets twice.
+    """
+    held, changed = program.state_dict, _changed(program)
+    shared = {id(held[name]) for name in changed if name in held}
+    others = {n: one for n, one in held.items() if id(one) in shared and n not in changed}
+    held.update((name, torch.empty_like(one)) for name, one in others.items())
+    try:
+        yield
+    finally:
+        held.update(others)
+
+
+def check_memory(program: ExportedProgram, name: str) -> None:
+    """Refuse ``set_`` and other sizes of an input, a parameter or a buffer."""
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in program.graph.nodes:
+        how = _GIVES_MEMORY.get(node.target)
+        if how is None or node.args[0].op != "placeholder":
+            continue
+        tensor, own = node.args[0].meta["val"], node.args[0].name
+        if how == "set_" or tuple(node.args[1]) != tuple(tensor.shape):
+            path = weights.get(own, own)
+            raise TraceError(
+                f"tracing {name}: forward gives {path} other memory ({how}), where a package keeps "
+                f"its own; write values in place: {path}.copy_(...)"
+            )
+
+
 def _changed(program: ExportedProgram) -> set[str]:
     """The names of the parameters, buffers and constants that operators write to."""
     targets = {
@@ -118,6 +160,8 @@ def _changed(program: ExportedProgram) -> set[str]:
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in targets:
             bases[node] = targets[node.name]
+        elif node.target in _STATISTICS and node.args[5]:
+            found.update(bases[value] for value in node.args[3:5] if value in bases)
         elif isinstance(node.target, OpOverload):
             for argument, value in _aliased(node):
                 if isinstance(value, fx.Node) and value in bases:

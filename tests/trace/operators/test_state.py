@@ -167,3 +167,44 @@ def test_a_growing_cache_is_refused_with_the_recipe(llama):
 
     with pytest.raises(TraceError, match=f"the model has a DynamicCache, cache, which.*{recipe}"):
         trace(Keeping(), (IDS,), name="m", version="1")
+
+
+class Statistics(nn.Module):
+    """Two norms whose running means are one tensor, are exchanged, or are each its own."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.one, self.other, self.how = nn.BatchNorm1d(2), nn.BatchNorm1d(2), how
+        self.other.running_mean.add_(3)
+        if how == "shared":
+            self.other.running_mean = self.one.running_mean
+        elif how == "exchanged before":
+            self.exchange()
+
+    def exchange(self) -> None:
+        one, other = self.one, self.other
+        one.running_mean, other.running_mean = other.running_mean, one.running_mean
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if "and back" in self.how or "for good" in self.how:
+            self.exchange()
+        for norm in (self.one, self.other):
+            moments = norm.running_mean, norm.running_var
+            x = nn.functional.batch_norm(x * 2, *moments, training=True, momentum=0.5)
+        if "and back" in self.how:
+            self.exchange()
+        return x + self.one.running_mean - self.other.running_mean * 3
+
+
+@pytest.mark.parametrize("how", ["shared", "exchanged before", "exchanged and back", "apart"])
+def test_running_statistics_go_where_the_model_has_them(how):
+    torch.manual_seed(0)
+    model, calls = Statistics(how), torch.randn(3, 5, 2)
+    packaged = aotpack.compile(model, (calls[0],), target="cpu")
+    for x in calls:
+        torch.testing.assert_close(packaged(x), model(x))
+
+
+def test_statistics_that_are_exchanged_for_good_are_refused():
+    with pytest.raises(TraceError, match="assigns the buffer one.running_mean anew; write self"):
+        aotpack.compile(Statistics("exchanged for good"), (torch.randn(5, 2),), target="cpu")
