@@ -50,13 +50,15 @@ def _with_dim(place: int, default: int = 0, *, more: int = 0) -> Callable[[Args,
 
     def adapted(args: Args, rank: int) -> Args:
         filled = (*args, *[default] * (place + 1 - len(args)))
+        if not rank + more:
+            raise UnsupportedError("a dimension of a complex number that has none; reshape it to 1")
         return (*filled[:place], filled[place] % (rank + more), *filled[place + 1 :])
 
     return adapted
 
 
 def _swapped(args: Args, rank: int) -> Args:
-    return (args[0], args[1] % rank, args[2] % rank)
+    return (args[0], args[1] % max(rank, 1), args[2] % max(rank, 1))
 
 
 def _permuted(args: Args, rank: int) -> Args:
@@ -68,7 +70,12 @@ def _transposed(args: Args, rank: int) -> Args:
 
 
 def _with_dims(args: Args, rank: int) -> Args:
-    return (args[0], tuple(dim % rank for dim in args[1]), *args[2:])
+    """A number without dimensions has none of those that are named."""
+    return (args[0], tuple(dim % rank for dim in args[1]) if rank else (), *args[2:])
+
+
+def _with_each(args: Args, rank: int) -> Args:
+    return _with_dims((args[0], (args[1],)), rank)
 
 
 def _squeezed(args: Args, rank: int) -> Args:
@@ -79,6 +86,8 @@ def _squeezed(args: Args, rank: int) -> Args:
 def _rolled(args: Args, rank: int) -> Args:
     """Elements of flat memory move by whole pairs."""
     tensor, shifts, *dims = args
+    if not rank:
+        return (tensor, (0,), (0,))
     if dims and dims[0]:
         return (tensor, shifts, tuple(dim % rank for dim in dims[0]))
     if not all(isinstance(shift, int) for shift in shifts):
@@ -110,7 +119,7 @@ MOVES: Mapping[str, Callable[[Args, int], Args]] = {
         _sized,
     ),
     "aten.unsqueeze.default": _with_dim(1, more=1),
-    "aten.squeeze.dim": _with_dim(1),
+    "aten.squeeze.dim": _with_each,
     "aten.squeeze.dims": _with_dims,
     "aten.flip.default": _with_dims,
     "aten.transpose.int": _swapped,
@@ -131,9 +140,13 @@ MOVES: Mapping[str, Callable[[Args, int], Args]] = {
     "aten._fft_c2r.default": _transformed,
 }
 
+JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
+"""Moves whose operands may have several types."""
+
 ON_PAIRS = {
     "aten.t.default": "aten.permute.default",
     "aten.squeeze.default": "aten.squeeze.dims",
+    "aten.squeeze.dim": "aten.squeeze.dims",
     "aten.unfold.default": "pair.unfold",
     "aten._fft_c2c.default": "pair.fft_c2c",
     "aten._fft_r2c.default": "pair.fft_r2c",
@@ -151,6 +164,15 @@ def is_complex(node: Any) -> bool:
 def touches_complex(node: fx.Node) -> bool:
     """True for a call that takes or yields complex tensors."""
     return is_complex(node) or any(map(is_complex, node.all_input_nodes))
+
+
+def moves(node: fx.Node) -> bool:
+    """True for a call that moves elements of one type."""
+    op = str(node.target)
+    if op not in JOINS:
+        return op in MOVES
+    joined: Any = node.args[0]
+    return all(one.meta["val"].dtype is node.meta["val"].dtype for one in joined)
 
 
 def moved_arguments(node: fx.Node) -> Args:

@@ -19,11 +19,12 @@ from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Weight, every_node
 from aotpack.trace.changes import updates_of
 from aotpack.trace.complex_pairs import REALS
+from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.operators.assertions import flags_of
-from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.counted import find_counted, with_counted
+from aotpack.trace.operators.ones import check_ones
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
@@ -53,7 +54,7 @@ def build_graph(
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
     nodes = reader.read(_with_purpose(name, [*results, *updates.values()]))
     assertions, flags, flag_updates = flags_of(reader.asserted, reader.unused)
-    check_shapes(name, tuple(every_node(nodes)), tuple(inputs.values()))
+    _check_results(name, program, sizes, nodes, tuple(inputs.values()))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
     outputs, (args, kwargs) = tuple(map(reader.ref, results)), _input_trees(program)
     kept = _kept(weights, {*updates}, (*outputs, *(ref for _, ref in changes)), nodes)
@@ -87,6 +88,18 @@ def _check_guards(
     shapes |= {f"['flat_args'][{number}]": shape for number, _, shape in known}  # strict mode's
     if leaves:
         check_guards(name, program, shapes)
+
+
+def _check_results(
+    name: str,
+    program: ExportedProgram,
+    sizes: Sizes,
+    nodes: Sequence[GraphNode],
+    inputs: Sequence[TensorSpec],
+) -> None:
+    """Check that results have their shapes for all admitted sizes."""
+    check_shapes(name, tuple(every_node(nodes)), inputs)
+    check_ones(name, program, sizes)
 
 
 def _with_purpose(name: str, results: Sequence[fx.Node]) -> Sequence[fx.Node]:

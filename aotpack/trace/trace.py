@@ -22,6 +22,7 @@ from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
+from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
@@ -30,7 +31,6 @@ from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
-from aotpack.trace.operators.collectives import check_collectives
 from aotpack.trace.operators.control import without_subgraphs
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.operators.state import check_caches, with_state

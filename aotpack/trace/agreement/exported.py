@@ -7,15 +7,11 @@ that change from call to call, a decomposition, an operator whose meaning export
 from collections.abc import Sequence
 
 import torch
-from torch import nn
-from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
-from aotpack.stages import Signature
-from aotpack.trace.agreement.departure import Departure, departures
+from aotpack.trace.agreement.departure import departures
 from aotpack.trace.agreement.values import difference
-from aotpack.trace.eager import run_exported
-from aotpack.trace.operators.random import Example
+from aotpack.trace.eager import Call, run_exported
 
 _ADVICE = (
     "A package would compute what was exported. Accepted is a model that computes the same while "
@@ -29,33 +25,30 @@ class AnotherFunction(TraceError):
 
 
 def check_export(
-    module: nn.Module,
-    program: ExportedProgram,
-    example: Example,
-    signature: Signature,
+    call: Call,
     eager: Sequence[torch.Tensor],
+    where: str = "on the example inputs",
+    advice: str = _ADVICE,
 ) -> Sequence[torch.Tensor]:
-    """The results of a program; refused where they depart from ``eager``, the model's."""
+    """The results of a call's program; refused where they depart from ``eager``, the model's.
+
+    ``where`` and ``advice`` are the refusal's words.
+    """
+    program, signature = call.program, call.signature
     names = [*(spec.name for spec in signature.outputs), *signature.updates]
-    found = run_exported(program, example, signature)
+    found = run_exported(program, call.example, signature)
+    complaints, blamed = list[str](), None
     if len(found) != len(eager):
-        raise _refusal(signature, [f"it returns {len(found)} tensors, not {len(eager)}"], None)
-    how = list(map(difference, eager, found))
-    if any(how):
-        seen = departures(module, program, example, signature)
+        complaints.append(f"it returns {len(found)} tensors, not {len(eager)}")
+    elif any(how := list(map(difference, eager, found))):
+        seen = departures(call.module, program, call.example, signature)
         rows = zip(names, how, seen.excused.results(program, signature), strict=True)
-        complaints = [f"{name} {one}" for name, one, excused in rows if one and not excused]
-        if complaints:
-            raise _refusal(signature, complaints, seen.first)
+        complaints += [f"{name} {one}" for name, one, excused in rows if one and not excused]
+        blamed = seen.first
+    if complaints:
+        raise AnotherFunction(
+            f"exporting {signature.name}: torch.export gives another function than the model: "
+            f"{where} {'; '.join(complaints)}.\nThe first operator whose value departs: "
+            f"{'not found' if blamed is None else blamed}\n{advice}."
+        )
     return found
-
-
-def _refusal(
-    signature: Signature, complaints: Sequence[str], blamed: Departure | None
-) -> AnotherFunction:
-    place = "not found" if blamed is None else str(blamed)
-    return AnotherFunction(
-        f"exporting {signature.name}: torch.export gives another function than the model: on the "
-        f"example inputs {'; '.join(complaints)}.\n"
-        f"The first operator whose value departs: {place}\n{_ADVICE}."
-    )

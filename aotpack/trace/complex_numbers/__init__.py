@@ -1,5 +1,5 @@
 """Operators of complex tensors in terms of others.
 
-Modules in reading order: ``formulas`` (in parts or pairs), ``expansion`` (a call -> a graph of
-other calls).
+Modules in reading order: ``parts`` (pairs and types), ``elementwise`` and ``formulas`` (a formula
+for each operator), ``expansion`` (a call -> a graph of other calls).
 """

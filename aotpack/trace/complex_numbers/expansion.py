@@ -12,6 +12,10 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import UnsupportedError
 from aotpack.trace.complex_numbers.formulas import FORMULAS
 
+_NO_FORMULA = (
+    "it has no formula for complex numbers: compute it with real and imaginary parts "
+    "(torch.view_as_real); --fallback torch takes no complex numbers"
+)
 _LINE = ("stack_trace", "nn_module_stack")
 
 
@@ -33,13 +37,13 @@ def expanded(node: fx.Node) -> fx.Graph:
     table = {} if formula is not target else _own_table(target)
     with leaf.fake_mode, torch.no_grad():
         values = [_plain(one.meta["val"]) for one in given]
-        made = make_fx(calls, tracing_mode="symbolic", decomposition_table=table)(*values)
+        try:
+            made = make_fx(calls, tracing_mode="symbolic", decomposition_table=table)(*values)
+        except (RuntimeError, TypeError) as error:  # of torch's own decomposition
+            raise UnsupportedError(_NO_FORMULA) from error
     graph = made.graph
     if formula is target and any(one.target is target for one in graph.nodes):
-        raise UnsupportedError(
-            "it has no formula for complex numbers: compute it with real and imaginary parts "
-            "(torch.view_as_real); --fallback torch takes no complex numbers"
-        )
+        raise UnsupportedError(_NO_FORMULA)
     graph.eliminate_dead_code()
     for one in graph.nodes:
         one.meta.update({key: node.meta[key] for key in _LINE if key in node.meta})

@@ -1,34 +1,18 @@
 """Operators of complex tensors as formulas in torch: of real and imaginary parts, or of pairs.
 
 A formula takes the operator's arguments. What it calls is real, moves pairs, or has a lowering or a
-formula itself. Formulas of real numbers that overflow earlier than the result stay with factors.
+formula itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Formula = Callable[..., Any]
-Tensor = torch.Tensor
-
-
-def _complex(x: Any, like: Tensor) -> Tensor:
-    """A tensor or number in the type of another."""
-    return _in(x, like.dtype)
-
-
-def _in(x: Any, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype)
-
-
-def _pairs(x: Tensor) -> Tensor:
-    return torch.view_as_real(x)
-
-
-def _of_pairs(x: Tensor) -> Tensor:
-    return torch.view_as_complex(x.contiguous())
-
+from aotpack.trace.complex_numbers.elementwise import ELEMENTWISE, Formula
+from aotpack.trace.complex_numbers.parts import like, of_pairs, pairs_of
 
 # --- creation -----------------------------------------------------------------------------------
 
@@ -39,7 +23,7 @@ def _part_type(dtype: torch.dtype | None, *values: Any) -> torch.dtype | None:
 
 
 def _zeros(size: Sequence[Any], dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    return _of_pairs(torch.zeros((*size, 2), dtype=_part_type(dtype)))
+    return of_pairs(torch.zeros((*size, 2), dtype=_part_type(dtype)))
 
 
 def _full(size: Sequence[Any], value: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
@@ -68,138 +52,6 @@ def _ones_like(x: Tensor, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
 
 def _scalar_tensor(value: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     return _full((), value, dtype)
-
-
-# --- elementwise --------------------------------------------------------------------------------
-
-
-def _exp(z: Tensor) -> Tensor:
-    return torch.polar(z.real.exp(), z.imag)
-
-
-def _log(z: Tensor) -> Tensor:
-    return torch.complex(z.abs().log(), z.angle())
-
-
-def _sqrt(z: Tensor) -> Tensor:
-    """By the half angle, without a difference that cancels."""
-    size, real, imaginary = z.abs(), z.real, z.imag
-    large = ((size + real.abs()) * 0.5).sqrt()
-    small = torch.where(large == 0, 0.0, imaginary.abs() / (2 * large))
-    is_right = real >= 0
-    first, second = torch.where(is_right, large, small), torch.where(is_right, small, large)
-    return torch.complex(first, torch.copysign(second, imaginary))
-
-
-def _sinh(z: Tensor) -> Tensor:
-    x, y = z.real, z.imag
-    return torch.complex(x.sinh() * y.cos(), x.cosh() * y.sin())
-
-
-def _cosh(z: Tensor) -> Tensor:
-    x, y = z.real, z.imag
-    return torch.complex(x.cosh() * y.cos(), x.sinh() * y.sin())
-
-
-def _sin(z: Tensor) -> Tensor:
-    x, y = z.real, z.imag
-    return torch.complex(x.sin() * y.cosh(), x.cos() * y.sinh())
-
-
-def _cos(z: Tensor) -> Tensor:
-    x, y = z.real, z.imag
-    return torch.complex(x.cos() * y.cosh(), -(x.sin() * y.sinh()))
-
-
-def _tanh(z: Tensor) -> Tensor:
-    """Of ``exp(-2 |x|)``, which does not overflow."""
-    x, y = z.real, z.imag
-    small = (-2 * x.abs()).exp()
-    square = small * small
-    divisor = 1 + 2 * small * (2 * y).cos() + square
-    rise = torch.copysign(-torch.expm1(-4 * x.abs()), x)
-    return torch.complex(rise / divisor, 2 * small * (2 * y).sin() / divisor)
-
-
-def _sigmoid(z: Tensor) -> Tensor:
-    return (_tanh(z * 0.5) + 1) * 0.5
-
-
-def _reciprocal(z: Tensor) -> Tensor:
-    return _in(1.0, z.dtype) / z
-
-
-def _square(z: Tensor) -> Tensor:
-    return z * z
-
-
-def _rsqrt(z: Tensor) -> Tensor:
-    return _reciprocal(_sqrt(z))
-
-
-def _sgn(z: Tensor) -> Tensor:
-    size = z.abs()
-    is_zero = size == 0
-    over = torch.where(is_zero, 1.0, size)
-    return torch.complex(z.real / over, z.imag / over)
-
-
-def _power(z: Tensor, exponent: Any) -> Tensor:
-    """Small whole powers by products, others by the polar form."""
-    number = complex(exponent)
-    if number.imag == 0 and number.real in (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0):
-        return _by_products(z, number.real)
-    whole = (_log(z) * number).exp() if number.imag else _turned(z, number.real)
-    none = 0.0 if number.real > 0 else 1.0 if number == 0 else torch.nan
-    return torch.where(z.abs() == 0, none, whole)
-
-
-def _turned(z: Tensor, exponent: float) -> Tensor:
-    return torch.polar(z.abs() ** exponent, z.angle() * exponent)
-
-
-def _by_products(z: Tensor, exponent: float) -> Tensor:
-    if abs(exponent) == 0.5:
-        return _sqrt(z) if exponent > 0 else _rsqrt(z)
-    square = z * z
-    made = {1: z, 2: square, 3: square * z, 4: square * square}[int(abs(exponent))]
-    return made if exponent > 0 else _reciprocal(made)
-
-
-def _added(x: Any, y: Any, alpha: Any = 1) -> Any:
-    return x + alpha * y
-
-
-def _subtracted(x: Any, y: Any, alpha: Any = 1) -> Any:
-    return x - alpha * y
-
-
-def _equal(x: Tensor, y: Any) -> Tensor:
-    ours, theirs = _both(x, y)
-    return (ours.real == theirs.real) & (ours.imag == theirs.imag)
-
-
-def _unequal(x: Tensor, y: Any) -> Tensor:
-    return ~_equal(x, y)
-
-
-def _both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands in the complex type of both; one of them is complex."""
-    dtype = torch.result_type(x, y)
-    return _in(x, dtype), _in(y, dtype)
-
-
-def _where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    ours, theirs = _both(x, y)
-    return _of_pairs(torch.where(condition.unsqueeze(-1), _pairs(ours), _pairs(theirs)))
-
-
-def _masked(z: Tensor, mask: Tensor, value: Any) -> Tensor:
-    return _where(mask, _complex(value, z), z)
-
-
-def _all_parts(test: Formula, join: Formula) -> Formula:
-    return lambda z: join(test(z.real), test(z.imag))
 
 
 # --- products and sums --------------------------------------------------------------------------
@@ -232,7 +84,7 @@ def _sum(
     z: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
     wide = z if dtype is None else z.to(dtype)
-    return _of_pairs(_pairs(wide).sum(_dims(z, dims), keepdim)) if z.dim() else wide
+    return of_pairs(pairs_of(wide).sum(_dims(z, dims), keepdim)) if z.dim() else wide
 
 
 def _sum_all(z: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -243,7 +95,7 @@ def _mean(
     z: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
     wide = z if dtype is None else z.to(dtype)
-    return _of_pairs(_pairs(wide).mean(_dims(z, dims), keepdim)) if z.dim() else wide
+    return of_pairs(pairs_of(wide).mean(_dims(z, dims), keepdim)) if z.dim() else wide
 
 
 def _mean_all(z: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -275,28 +127,39 @@ def _each_part(operator: Formula) -> Formula:
 
 
 def _copied(z: Tensor, source: Any, *_: Any) -> Tensor:
-    return _complex(source, z).expand(z.shape)
+    return like(source, z).expand(z.shape)
 
 
 def _slice_written(z: Tensor, source: Tensor, dim: int = 0, *span: Any) -> Tensor:
-    made = _pairs(_complex(source, z))
-    return _of_pairs(torch.slice_scatter(_pairs(z), made, dim % z.dim(), *span))
+    made = pairs_of(like(source, z))
+    return of_pairs(torch.slice_scatter(pairs_of(z), made, dim % z.dim(), *span))
 
 
 def _select_written(z: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:
-    made = _pairs(_complex(source, z))
-    return _of_pairs(torch.select_scatter(_pairs(z), made, dim % z.dim(), index))
+    made = pairs_of(like(source, z))
+    return of_pairs(torch.select_scatter(pairs_of(z), made, dim % z.dim(), index))
 
 
 def _diagonal_written(z: Tensor, source: Tensor, *places: int) -> Tensor:
-    given = _complex(source, z)
+    given = like(source, z)
     pairs = zip((z.real, z.imag), (given.real, given.imag), strict=True)
     return torch.complex(*(torch.diagonal_scatter(x, y, *places) for x, y in pairs))
 
 
 def _put(z: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    made = _pairs(_complex(values, z))
-    return _of_pairs(torch.index_put(_pairs(z), indices, made, accumulate))
+    made = pairs_of(like(values, z))
+    return of_pairs(torch.index_put(pairs_of(z), indices, made, accumulate))
+
+
+def _joined(operator: Formula) -> Formula:
+    """Of tensors in the type of all."""
+
+    def formula(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+        dtype = functools.reduce(torch.promote_types, (x.dtype for x in tensors))
+        found: Tensor = operator([x.to(dtype) for x in tensors], dim)
+        return found
+
+    return formula
 
 
 def _several(operator: Formula, default: int = 0) -> Formula:
@@ -304,7 +167,7 @@ def _several(operator: Formula, default: int = 0) -> Formula:
 
     def formula(z: Tensor, *args: Any) -> list[Tensor]:
         *given, dim = (*args, default) if len(args) == _leading(operator) else args
-        return [_of_pairs(part) for part in operator(_pairs(z), *given, dim % z.dim())]
+        return [of_pairs(part) for part in operator(pairs_of(z), *given, dim % z.dim())]
 
     return formula
 
@@ -315,6 +178,7 @@ def _leading(operator: Formula) -> int:
 
 
 FORMULAS: Mapping[str, Formula] = {
+    **ELEMENTWISE,
     "aten.zeros.default": _zeros,
     "aten.empty.memory_format": _zeros,
     "aten.ones.default": _ones,
@@ -324,34 +188,6 @@ FORMULAS: Mapping[str, Formula] = {
     "aten.ones_like.default": _ones_like,
     "aten.full_like.default": _full_like,
     "aten.scalar_tensor.default": _scalar_tensor,
-    "aten.exp.default": _exp,
-    "aten.log.default": _log,
-    "aten.sqrt.default": _sqrt,
-    "aten.rsqrt.default": _rsqrt,
-    "aten.sin.default": _sin,
-    "aten.cos.default": _cos,
-    "aten.sinh.default": _sinh,
-    "aten.cosh.default": _cosh,
-    "aten.tanh.default": _tanh,
-    "aten.sigmoid.default": _sigmoid,
-    "aten.reciprocal.default": _reciprocal,
-    "aten.square.default": _square,
-    "aten.sgn.default": _sgn,
-    "aten.pow.Tensor_Scalar": _power,
-    "aten.add.Tensor": _added,
-    "aten.sub.Tensor": _subtracted,
-    "aten.eq.Tensor": _equal,
-    "aten.eq.Scalar": _equal,
-    "aten.ne.Tensor": _unequal,
-    "aten.ne.Scalar": _unequal,
-    "aten.where.self": _where,
-    "aten.where.ScalarOther": _where,
-    "aten.where.ScalarSelf": _where,
-    "aten.masked_fill.Scalar": _masked,
-    "aten.masked_fill.Tensor": _masked,
-    "aten.isnan.default": _all_parts(torch.isnan, torch.logical_or),
-    "aten.isinf.default": _all_parts(torch.isinf, torch.logical_or),
-    "aten.isfinite.default": _all_parts(torch.isfinite, torch.logical_and),
     "prims.conj_physical.default": torch.conj,
     "aten.mm.default": _product(torch.mm),
     "aten.bmm.default": _product(torch.bmm),
@@ -368,6 +204,9 @@ FORMULAS: Mapping[str, Formula] = {
     "aten.tril.default": _each_part(torch.tril),
     "aten.diagonal.default": _each_part(torch.diagonal),
     "aten.repeat.default": _each_part(Tensor.repeat),
+    "aten.nan_to_num.default": _each_part(torch.nan_to_num),
+    "aten.cat.default": _joined(torch.cat),
+    "aten.stack.default": _joined(torch.stack),
     "aten.copy.default": _copied,
     "aten.slice_scatter.default": _slice_written,
     "aten.select_scatter.default": _select_written,

@@ -13,6 +13,7 @@ from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.second_call import run_once
+from aotpack.trace.agreement.smallest import check_smallest
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.budget import why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed
@@ -72,12 +73,14 @@ class Ways:
         if self.module is None:
             return None
         signature = graph.signature
-        eager = run_once(Call(self.module, self.exported, example, signature))
+        call = Call(self.module, self.exported, example, signature)
+        eager = run_once(call)
         if is_random(self.exported):
             return eager
         found: Sequence[Any] = eager
         if self.is_exported_here:
-            found = check_export(self.module, self.exported, example, signature, eager)
+            found = check_export(call, eager)
+            check_smallest(call)
         if not why_not_compared(self.program):
             check_decomposed(self.exported, self.program, example, signature, found)
         return eager

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import fx
 
 from aotpack.ir.symbolic.integers import Int
@@ -14,12 +15,12 @@ from aotpack.trace.complex_pairs import (
     ARITHMETIC,
     CONVERSION,
     FROM_REALS,
-    MOVES,
     ON_PAIRS,
     REALS,
     converted,
     is_complex,
     moved_arguments,
+    moves,
 )
 from aotpack.trace.operators.bodies import ControlReader
 from aotpack.trace.sizes import Sizes
@@ -48,7 +49,7 @@ class ComplexReader(ControlReader):
             return (self._named(node, converted(node), (self._arg(node.args[0]),)),)
         if node.kwargs or (op in ARITHMETIC and len(node.args) > 2):
             return self._expanded(node)
-        if op in MOVES:
+        if moves(node):
             moved = tuple(map(self._arg, moved_arguments(node)))
             return (*self._checks(node), self._named(node, ON_PAIRS.get(op, op), moved))
         if op in FROM_REALS:
@@ -59,7 +60,7 @@ class ComplexReader(ControlReader):
         before: list[GraphNode] = []
         args: list[Arg] = []
         for value in node.args:
-            if is_complex(value):
+            if is_complex(value) and (not is_complex(node) or _dtype(value) is _dtype(node)):
                 args.append(self._arg(value))
                 continue
             made = self._as_pair(node, value)
@@ -68,14 +69,14 @@ class ComplexReader(ControlReader):
         return (*before, self._named(node, ARITHMETIC[str(node.target)], tuple(args)))
 
     def _as_pair(self, node: fx.Node, value: Any) -> GraphNode:
-        """A real or constant operand of complex arithmetic."""
+        """An operand of complex arithmetic that is real, constant or of another precision."""
         shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
         real = REALS[node.meta["val"].dtype]
         name = self.unused(f"{node.name}_operand")
         result = TensorSpec(
             name, dtype_of(real, "a result"), (*map(self._sizes.convert, shape), Int.of(2))
         )
-        op, args = "pair.of_real", [value]
+        op, args = "pair.convert" if is_complex(value) else "pair.of_real", [value]
         if isinstance(value, complex):
             op, args = "pair.complex", [value.real, value.imag]
         return GraphNode(name, op, tuple(map(self._arg, args)), (), (result,), source_of(node))
@@ -102,3 +103,8 @@ class ComplexReader(ControlReader):
         name = self.unused(node.name)
         self._refs[node] = Ref(name)
         return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
+
+
+def _dtype(node: Any) -> torch.dtype:
+    found: torch.dtype = node.meta["val"].dtype
+    return found

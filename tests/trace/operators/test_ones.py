@@ -1,0 +1,119 @@
+"""Dynamic sizes of 1, which torch.export assumes away: right, or refused."""
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from aotpack.errors import TraceError
+
+X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+
+def branch(self, x):
+    return x * 2 if x.shape[0] > 1 else x * 3
+
+
+def product_branch(self, x):
+    return x * 2 if x.numel() >= 4 else x * 3
+
+
+def counts(self, x):
+    self.counter.calls.add_(1 if x.shape[0] == 1 else 2)
+    return x + 1
+
+
+SHAPES = {
+    "the first of all": (
+        lambda self, x: x.reshape(-1)[:3],
+        r"slice.Tensor gives \[1\].* has \[3\]",
+    ),
+    "the last of all": (lambda self, x: x.flatten()[-3:], r"slice.Tensor gives \[1\], and"),
+    "one of all": (lambda self, x: x.flatten()[3], "aten.select.int fails: .*index 3 out of range"),
+    "the largest of all": (lambda self, x: x.flatten().topk(3)[0], "aten.topk.default fails"),
+}
+BRANCHES = {
+    "a branch": (branch, "output0 differs by"),
+    "a branch on a product": (product_branch, "output0 differs by"),
+    "a branch that changes state": (counts, "counter.calls differs by 1"),
+}
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize(("forward", "words"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("low", [1, 2])
+def test_operators_on_few_elements(trace_function, forward, words, low):
+    n = Dim("n", min=low, max=32)
+    given = {"x": {0: n, 1: n}}
+    if low == 2:
+        assert trace_function(forward, X, dynamic_shapes=given)
+        return
+    with pytest.raises(TraceError, match=rf"{words}.*, where n_?=1\.(.|\n)*range from 2 on"):
+        trace_function(forward, X, dynamic_shapes=given)
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize(("forward", "words"), BRANCHES.values(), ids=BRANCHES)
+@pytest.mark.parametrize("low", [1, 2])
+def test_conditions_on_sizes(trace_function, forward, words, low):
+    n = Dim("n", min=low, max=32)
+    options = {"modules": {"counter": Counter()}, "dynamic_shapes": {"x": {0: n, 1: n}}}
+    if low == 2:
+        assert trace_function(forward, X, **options)
+        return
+    with pytest.raises(TraceError, match=f"another function than the model: where n_?=1, {words}"):
+        trace_function(forward, X, **options)
+
+
+def test_one_of_two_sizes(trace_function):
+    """A size of 1 is tried while another one is the example's, and all at once."""
+
+    def forward(self, x, y):
+        return x * 2 + y.sum() if x.shape[0] == 1 and y.shape[0] > 1 else x * 3 + y.sum()
+
+    given = {"x": {0: Dim("a", max=9)}, "y": {0: Dim("b", max=9)}}
+    with pytest.raises(TraceError, match="where a_?=1, output0 differs"):
+        trace_function(forward, X, X, dynamic_shapes=given)
+
+
+def test_branches_that_agree_are_accepted(trace_function):
+    def forward(self, x):
+        if x.shape[0] == 1:
+            return x.cumsum(0)
+        return torch.tril(torch.ones(x.shape[0], x.shape[0])) @ x
+
+    n = Dim("n", max=32)
+    traced = trace_function(forward, X, dynamic_shapes={"x": {0: n}})
+    assert traced.graph.signature.sizes[0].low == 1
+
+
+def test_derived_sizes_and_kept_state(trace_function):
+    """The inputs are shortened to what each size gives; state is as before."""
+    counter = Counter()
+
+    def forward(self, x, y):
+        self.counter.calls.add_(1)
+        return x.sum(0) + y[::2].sum(0)
+
+    n = Dim("n", max=16)
+    shapes = {"x": {0: n}, "y": {0: 2 * n + 1}}
+    given = X, torch.randn(9, 4)
+    options = {"modules": {"counter": counter}, "dynamic_shapes": shapes}
+    assert trace_function(forward, *given, **options)
+    assert counter.calls == 0
+
+
+def test_inputs_that_eager_refuses_when_shortened_are_no_reason(trace_function):
+    """Offsets point behind the shortened rows."""
+
+    def forward(self, table, places):
+        return table[places]
+
+    shapes = {"table": {0: Dim("rows", max=16)}, "places": {0: Dim("n", max=16)}}
+    assert trace_function(forward, X, torch.tensor([3, 2]), dynamic_shapes=shapes)
