@@ -21,7 +21,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import known_equal
 from aotpack.ir.symbolic.integers import Axis, Int, total
 from aotpack.ir.uses import operation_uses
-from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, indirect_values, walk
+from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.stages import Weight
 
 MOST_PAIRED_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 4}
@@ -146,7 +146,7 @@ def _is_in_row(load: Load, product: Matmul) -> bool:
     first, *others = load.index
     if first is not Int.of(product.n) or len(others) != 1:
         return False
-    return axes_in(tuple(others)) <= {product.k} and not indirect_values(tuple(others))
+    return axes_in(tuple(others)) <= {product.k}
 
 
 def _is_gated(linears: list[Linear], program: Program) -> bool:
