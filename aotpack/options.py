@@ -15,7 +15,7 @@ from aotpack.ir.user_passes import UserPass, read_passes
 from aotpack.render import FIRST_FORMS
 from aotpack.schedule import Partition
 from aotpack.stages import Decisions
-from aotpack.target import CPU, Target
+from aotpack.target import CPU, INTERPRETER, Target
 
 FALLBACKS = ("error", "torch")
 PRECISIONS = ("default", "strict")
@@ -126,3 +126,14 @@ def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:
     asked = {name: value for name, value in chosen.items() if name not in left_out}
     model = None if source.file is None else source.file.name
     return Inputs(model, source.sha256, {**asked, "gpu": options.gpu.name})
+
+
+def chosen_target(text: str, device: int | None) -> Target:
+    """The target of ``compile``; UsageError for a GPU's number beside one without a GPU."""
+    target = Target.parse(text)
+    if target in (CPU, INTERPRETER) and device is not None:
+        raise UsageError(
+            f"compiling a model: device={device!r} is given for the target {target}, which runs on "
+            "no GPU; leave device out, or give target='native' or that of a GPU, such as 'sm_90'"
+        )
+    return target

@@ -22,7 +22,7 @@ from aotpack.ir.user_passes import UserPass, apply_passes
 from aotpack.lower import LOWERINGS, lower, refusal_of
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
-from aotpack.options import provenance_inputs, shared_options
+from aotpack.options import chosen_target, provenance_inputs, shared_options
 from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
@@ -345,7 +345,7 @@ def compile(
     folder, which is removed on return: loading reads all of it. Nobody else can write there, so its
     weights are not checked.
     """
-    chosen = Target.parse(target)
+    chosen = chosen_target(target, device)
     exact = strict, check_indices, deterministic, precision, fp32_precision
     how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)

@@ -94,7 +94,7 @@ def test_the_build_leaves_one_wheel_and_its_provenance(wheel: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "place"),
-    [("half", None), ("other-model", "other_model.py")],
+    [("half", None), ("Other-model", "other_model.py")],
 )
 def test_a_name_that_the_model_file_shadows_is_noted(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, place: str | None
@@ -103,7 +103,8 @@ def test_a_name_that_the_model_file_shadows_is_noted(
     assert main([*words, "--name", name]) == 0
     told = capsys.readouterr().out
     expected = (
-        f"note: in {folder.resolve()}, `import {name.replace('-', '_')}` takes {place} instead"
+        f"note: 'Other-model' is imported as other_model\nnote: in {folder.resolve()}, "
+        f"`import other_model` takes {place} instead"
     )
     assert (expected in told) if place else ("note:" not in told)
 

@@ -69,6 +69,14 @@ def test_a_keyword_that_is_not_taken_is_answered_with_those_that_are(
         function(model, (X,), **{keyword: "cpu"})
 
 
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_targets_without_a_gpu_take_no_device(model: nn.Module, target: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"device=3 is given for the target {target}, which .*GPU"
+    ):
+        aotpack.compile(model, (X,), target=target, device=3)
+
+
 def test_dynamic_sizes_change_from_call_to_call(model: nn.Module) -> None:
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=40)}}
     compiled = aotpack.compile(model, (X,), dynamic_shapes=shapes, target="interpreter")

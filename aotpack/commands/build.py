@@ -135,7 +135,8 @@ def run(options: argparse.Namespace) -> int:
         )
         made = build_of(source, how, Instrumentation(reporter))
         _ = made.emitted
-    notes = [_shadow_note(Path(options.model).parent, made.identity.name)]
+    notes = [_name_note(source.name, made.identity.name)]
+    notes += [_shadow_note(Path(options.model).parent, made.identity.name)]
     notes += [*_golden_notes(made), *source.notes]
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
@@ -148,6 +149,11 @@ def run(options: argparse.Namespace) -> int:
     if options.verbose:
         print(_times(made.hook), file=sys.stderr)
     return 0
+
+
+def _name_note(given: str, name: str) -> str:
+    """The name that Python imports, if it is another than was given."""
+    return "" if given == name else f"note: {given!r} is imported as {name}"
 
 
 def _golden_notes(made: "PackageBuild") -> list[str]:

@@ -5,11 +5,20 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from aotpack.errors import AotpackError
+
 
 @cache
 def environment() -> Environment:
+    try:
+        loader = PackageLoader("aotpack.templates", "")
+    except (ModuleNotFoundError, ValueError) as error:
+        raise AotpackError(
+            "rendering kernels: aotpack.templates is not there. A checkout has that folder beside "
+            "aotpack: install it (pip install -e .), or ln -s ../templates aotpack/templates"
+        ) from error
     return Environment(
-        loader=PackageLoader("aotpack.templates", ""),
+        loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -231,7 +231,8 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
 
 def _result_tree(program: ExportedProgram, kwargs: Tree, name: str) -> Tree:
     specs = program.graph_signature.output_specs
-    leaves = [leaf_of(s.arg, "result") for s in specs if s.kind is OutputKind.USER_OUTPUT]
+    results = [one.arg for one in specs if one.kind is OutputKind.USER_OUTPUT]
+    leaves = [leaf_of(one, "result", f"output{place}") for place, one in enumerate(results)]
     result = tree_of(program.call_spec.out_spec, iter(leaves), "result")
     check_counters(kwargs, result, name)
     return result

@@ -12,9 +12,10 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,10 @@ from aotpack.trace.saved import load_program
 from aotpack.trace.source import shown_frame
 
 _SHOWN_LINES = 4
+_INPUTS = ("example_inputs", "get_inputs")
+_OPTIONAL = ("dynamic_shapes", "example_kwargs")
+_READ = (*_INPUTS, *_OPTIONAL, "name", "version")
+_ALIKE = 0.92  # of the letters of a name
 _ACCEPTED = "model.py, model.py:attr, package.module:attr or model.pt2"
 
 
@@ -57,7 +62,9 @@ def load_model(spec: str) -> Loaded:
     if place.endswith(".pt2"):
         return replace(_load_program(path), file=path, sha256=sha256)
     if place.endswith(".py"):
-        loaded = _from_namespace(_run_file(path), attr, path.stem, spec)
+        module = _run_file(path)
+        _check_spelling(module, spec)
+        loaded = _from_namespace(module, attr, path.stem, spec)
         return replace(loaded, file=path, sha256=sha256)
     if attr and all(part.isidentifier() for part in place.split(".")):
         module = _import(place)
@@ -125,6 +132,32 @@ def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Load
     )
 
 
+def _check_spelling(module: ModuleType, spec: str) -> None:
+    """Refuse a name of a model file that is almost one that is read: nobody would read it."""
+    for accepted in _OPTIONAL:
+        near = get_close_matches(_spelt(accepted), map(_spelt, vars(module)), 1, _ALIKE)
+        if hasattr(module, accepted) or not near:
+            continue
+        found = next(name for name in vars(module) if _spelt(name) == near[0])
+        raise UsageError(
+            f"loading {spec}: it defines {found}, which nothing reads; did you mean {accepted!r}? "
+            f"A model file defines model or methods, and {', '.join(_READ)}; begin other names "
+            "with _"
+        )
+
+
+def _near(module: ModuleType, wanted: Sequence[str]) -> str:
+    """The names of a module that look like one that it should have."""
+    own = {_spelt(name): name for name in vars(module)}
+    near = [own[one] for name in wanted for one in get_close_matches(_spelt(name), own, 1, 0.8)]
+    return f", but {near[0]}" if near else ""
+
+
+def _spelt(name: str) -> str:
+    """A name without what is often mistaken in it."""
+    return name.lower().replace("_", "") if name[0] != "_" else ""
+
+
 def _methods(module: ModuleType, attr: str) -> Mapping[str, Method] | None:
     """The methods by name, if that is what the file or the attribute defines."""
     found = getattr(module, attr or "methods", None)
@@ -138,7 +171,7 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
     found = next((name for name in names if hasattr(module, name)), None)
     if found is None:
         raise TraceError(
-            f"loading {spec}: it defines no {' or '.join(names)}; "
+            f"loading {spec}: it defines no {' or '.join(names)}{_near(module, names)}; "
             + ("check the name after the colon" if attr else "define model = ... or methods = ...")
         )
     value = getattr(module, found)
@@ -162,8 +195,8 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
         return _with_keywords(() if value is None else value, kwargs, spec)
     if value is None:
         raise TraceError(
-            f"loading {spec}: it defines no example inputs; define example_inputs = (tensor, ...) "
-            "or {'name': tensor}, or get_inputs() that returns them"
+            f"loading {spec}: it defines no example inputs{_near(module, _INPUTS)}; define "
+            "example_inputs = (tensor, ...) or {'name': tensor}, or get_inputs() that returns them"
         )
     if isinstance(value, Mapping):
         return (), dict(value)

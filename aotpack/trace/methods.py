@@ -7,6 +7,7 @@ import copy
 import functools
 import inspect
 import keyword
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -31,6 +32,7 @@ TAKEN = frozenset(
 )
 """Attributes of a loaded package, whose names no method can have."""
 
+_DISTRIBUTED = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 _ACCEPTED = "a torch.nn.Module, a method of one, or a torch.export.ExportedProgram is accepted"
 
 
@@ -113,18 +115,46 @@ def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
-    """What is exported for an entry; TraceError for what cannot be."""
+    """What is exported for an entry; TraceError for what cannot be.
+
+    Of a compiled or distributed module, that is the module inside.
+    """
+    function = _unwrapped(function)
     if isinstance(function, torch.jit.ScriptModule):
         raise TraceError(
             f"tracing {label}: the model is a {type(function).__name__}, whose Python source "
             "torch.export cannot read; give the nn.Module that it was made from, with "
             "load_state_dict(scripted.state_dict()) for its weights"
         )
+    if isinstance(function, nn.Module):
+        _check_codes(label, function)
     if isinstance(function, (nn.Module, ExportedProgram)):
         return function
     if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
         return BoundMethod.of(function)
     raise TraceError(f"tracing {label}: the model is {a_type(function)}; {_ACCEPTED}")
+
+
+def _unwrapped(function: Any) -> Any:
+    """What torch.compile, DataParallel and DistributedDataParallel wrap."""
+    if isinstance(function, _DISTRIBUTED):
+        return _unwrapped(function.module)
+    if isinstance(function, nn.Module):
+        is_compiled = type(function).__name__ == "OptimizedModule"
+        return _unwrapped(function._modules["_orig_mod"]) if is_compiled else function
+    return getattr(function, "_torchdynamo_orig_callable", function)
+
+
+def _check_codes(label: str, module: nn.Module) -> None:
+    """Refuse layers of torch.ao.quantization, whose weights are no tensors."""
+    for name, one in module.named_modules():
+        if re.match(r"torch\.ao\.nn\.(intrinsic\.)?quantized\b", type(one).__module__):
+            raise TraceError(
+                f"tracing {label}: {name or 'the model'} is a {type(one).__name__} of "
+                "torch.ao.quantization, whose weights are objects that torch.export cannot record; "
+                "give the float model and quantize='int8' (--quantize int8), or quantise it with "
+                "torchao's quantize_"
+            )
 
 
 def check_methods(package: str, methods: Mapping[str, Any]) -> None:

@@ -135,14 +135,18 @@ def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
     return list(children)
 
 
-def leaf_of(argument: ArgumentSpec, what: str) -> Tree:
-    """A tensor is a leaf, None is "none", a Python number or text is part of the structure."""
+def leaf_of(argument: ArgumentSpec, what: str, name: str = "") -> Tree:
+    """A tensor is a leaf, None is "none", a Python number or text is part of the structure.
+
+    ``name`` is how errors call the argument, if not by its own name.
+    """
     if isinstance(argument, TensorArgument):
         return LEAF
     if not isinstance(argument, ConstantArgument):
         raise UnsupportedError(
-            f"the {what} has a number that depends on a size ({argument.name}); tensors and fixed "
-            "Python values are accepted. Keep the number out of the model, or make it a tensor."
+            f"the {what} has a number that depends on a size ({name or argument.name}); tensors "
+            "and fixed Python values are accepted. Keep the number out of the model, or make it a "
+            "tensor."
         )
     value = argument.value
     return Tree("none") if value is None else Tree("constant", value=value)

@@ -1,10 +1,12 @@
 """The one Jinja environment: a template gets one context and a missing name is an error."""
 
+import sys
 from dataclasses import dataclass
 
 import pytest
 from jinja2 import StrictUndefined, TemplateNotFound, UndefinedError
 
+from aotpack.errors import AotpackError
 from aotpack.render.contexts import PartContext, PlanContext, WrapperContext
 from aotpack.render.environment import environment, render_function, render_template
 
@@ -26,6 +28,14 @@ def test_refuses_what_the_context_lacks() -> None:
     assert environment().undefined is StrictUndefined
     with pytest.raises(UndefinedError, match="has no attribute"):
         render_template("wrapper.py.jinja", Titled("demo"))
+
+
+def test_a_checkout_without_templates_says_how_to_link_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "aotpack.templates", None)
+    with pytest.raises(AotpackError, match="aotpack.templates is not there.*pip install -e"):
+        environment.__wrapped__()
 
 
 def test_a_device_function_names_its_template() -> None:

@@ -86,7 +86,9 @@ def test_saved_program(tmp_path):
     [
         (INPUTS, "", "it defines no model or get_model; define model"),
         (MODEL + INPUTS, ":net", "it defines no net; check the name after the colon"),
-        (MODEL, "", "it defines no example inputs"),
+        (MODEL, "", "it defines no example inputs; define"),
+        (MODEL + "example_input = 1\n", "", "no example inputs, but example_input; define"),
+        ("Model = 1\n" + INPUTS, "", "no model or get_model, but Model; define model"),
         ("model = 3\n" + INPUTS, "", "model is int; a torch.nn.Module instance"),
         ("model = nn.ReLU\n" + INPUTS, "", "model is the class ReLU"),
         (
@@ -118,6 +120,27 @@ def test_saved_program(tmp_path):
 def test_refuses(write, body, attr, message):
     with pytest.raises(TraceError, match=message):
         load_model(write(body) + attr)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "dynamic_shape = None",
+            "dynamic_shape, which nothing reads; did you mean 'dynamic_shapes'",
+        ),
+        ("DYNAMIC_SHAPES = None", "DYNAMIC_SHAPES, .*did you mean 'dynamic_shapes'"),
+        (
+            "example_kwarg = {}",
+            "example_kwarg, .*did you mean 'example_kwargs'.* begin other names",
+        ),
+    ],
+)
+def test_names_that_are_almost_read_are_refused(write, line, words):
+    with pytest.raises(UsageError, match=words):
+        load_model(write(f"{MODEL}{INPUTS}{line}\n"))
+    loaded = load_model(write(f"{MODEL}{INPUTS}_{line}\nexample_args, shapes = 1, 2\n"))
+    assert loaded.dynamic_shapes is None
 
 
 @pytest.mark.parametrize("spec", ["no/such.py", "no/such.pt2", "no/such.py:model"])

@@ -1,9 +1,12 @@
 """What a call may pass by position, and by which names."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
 
+from aotpack.errors import TraceError
 from aotpack.trace import trace
 
 X = torch.randn(2, 4)
@@ -55,6 +58,34 @@ def test_names(model, args, kwargs, names):
 def test_defaults(model, args, kwargs, defaults):
     signature = trace(model, args, kwargs, name="m", version="1").graph.signature
     assert signature.defaults == defaults
+
+
+WRAPPERS = {
+    "compiled": torch.compile,
+    "parallel": nn.DataParallel,
+    "both": lambda model: torch.compile(nn.DataParallel(model)),
+    "compiled method": lambda model: torch.compile(model.forward),
+    "compiled in place": lambda model: model.compile() or model,
+}
+
+
+@pytest.mark.parametrize("how", WRAPPERS)
+def test_wrappers_have_the_names_of_what_they_wrap(how):
+    class Scaled(nn.Linear):
+        def forward(self, rows, scale):
+            return super().forward(rows) * scale
+
+    graph = trace(WRAPPERS[how](Scaled(4, 4)), (X, X), name="m", version="1").graph
+    assert graph.signature.positional == ("rows", "scale")
+    assert [weight.name for weight in graph.weights] == ["weight", "bias"]
+
+
+def test_layers_whose_weights_are_objects_of_torch_are_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        coded = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)))
+    with pytest.raises(TraceError, match="m: 0 is a Linear of torch.ao.*quantize='int8'.*torchao"):
+        trace(coded, (X,), name="m", version="1")
 
 
 def test_a_saved_program_keeps_positional_names_alone():
