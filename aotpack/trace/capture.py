@@ -10,7 +10,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
@@ -20,8 +20,9 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.trace.diagnostics.complaint import assignments, condensed
+from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
+from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
@@ -72,23 +73,23 @@ def export(
     strict: bool,
 ) -> ExportedProgram:
     """torch.export without gradients; an error of torch is raised condensed."""
-    log, assigned = ConditionLog(), list[str]()
+    log, lines = ConditionLog(), UsersLines()
     try:
         with (
             quiet_inference(),
             logged_conditions() as log,
-            ExitStack() as lines,
+            nullcontext() if strict else lines,  # dynamo cannot look at them
             redirect_stderr(io.StringIO()) as printed,
         ):
-            assigned = lines.enter_context(assignments()) if not strict else assigned
             args, named = _distinct(module, (args, dict(kwargs)))
             with WithoutDataChecks(), WithoutStreams(), OnHost(), RecurrentLoops():
                 program = torch.export.export(
                     module, args, named, dynamic_shapes=shapes, strict=strict
                 )
     except (Exception, SystemExit) as error:
-        complaint = condensed(error, log, assigned)
+        complaint = condensed(error, log, lines.found.values())
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
+    check_memory(program, name, lines.found)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -120,7 +121,7 @@ def decompose(
 ) -> ExportedProgram:
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
-    check_memory(program, name)
+    check_memory(program, name, {})
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (

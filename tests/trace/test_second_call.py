@@ -183,7 +183,7 @@ LOST = {
     "array": (writes_an_array, "writes to the attribute array, an ndarray; keep a buffer"),
     "buffer": (
         assigns_a_buffer,
-        r"assigns the buffer b anew; write self.b.copy_\(...\)\nA package",
+        r"assigns the buffer b anew; write self.b.copy_\(...\)\n  at \S+:\d+: m.b = .*\nA package",
     ),
     "memory": (
         gives_memory_unless_exported,
@@ -274,7 +274,10 @@ OTHER_MEMORY = {
     "data": (gives_memory, r"\(.data = ...\), .*in place: t.copy_.*\n  at .*:\d+: m.b.data = m.b"),
     "written first": (gives_memory_that_is_written_first, r"\n  at .*:\d+: m.b.data = x"),
     "set": (lambda m, x: m.b.set_(m.b + x) * 1, r"gives b other memory \(set_\).*: b.copy_\("),
-    "size": (lambda m, x: m.b.resize_(4)[:2] * x, r"gives b other memory \(resize_\).*: b.copy_\("),
+    "size": (
+        lambda m, x: m.b.resize_(4)[:2] * x,
+        r"gives b other memory \(resize_\).*\n  at .*resize_",
+    ),
     "input": (lambda m, x: x.set_(m.b + 1) * 1, r"gives x other memory \(set_\)"),
     "swap": (swaps_buffers, r"assigns buffers anew; .*self.b.copy_.*\n  at .*:\d+: m.b, m.c = "),
     "storage": (

@@ -32,6 +32,7 @@ _PARTS = {
     "_forward_hooks": "hook",
     "_forward_pre_hooks": "hook",
 }
+PARTS = ("buffer", "parameter", "module")
 _OF_PARTS = frozenset({*_PARTS.values(), "attribute"})
 _OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.device, torch.dtype)

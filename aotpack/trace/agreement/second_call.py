@@ -7,7 +7,7 @@ one shows state whose values do not matter on the example inputs. What a model k
 alone, such as tables and masks, changes nothing and is accepted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -16,12 +16,13 @@ from torch.fx import GraphModule
 
 from aotpack.errors import TraceError
 from aotpack.stages import Signature
-from aotpack.trace.agreement.attributes import Attributes, Change, storage_of, tensors_in
+from aotpack.trace.agreement.attributes import PARTS, Attributes, Change, storage_of, tensors_in
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.reads import Reads
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.agreement.words import ADVICE, row
 from aotpack.trace.changes import named_tensors
+from aotpack.trace.diagnostics.lines import UsersLines, at_line
 from aotpack.trace.eager import BetweenCalls, Call, Tensors, run_in_turn
 from aotpack.trace.host.values import shown
 
@@ -34,16 +35,17 @@ def run_once(call: Call) -> Tensors:
     before, tensors = Attributes({"": call.module}), named_tensors(call.module)
     known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
     try:
-        results = call.run()
+        with UsersLines() as lines:
+            results = call.run()
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
         lost += [one for one in before.writes() if storage_of(one.after) not in known]
     finally:
         before.restore()
     if lost:
-        raise _refusal(signature, "a package would leave it as it was", lost)
+        raise _refusal(signature, "a package would leave it as it was", lost, lines.found)
     if changes:
-        _SecondCall(call, before).check()
+        _SecondCall(call, before, lines.found).check()
     return results
 
 
@@ -61,6 +63,7 @@ def _is_lost(change: Change, signature: Signature) -> bool:
 class _SecondCall:
     call: Call
     before: Attributes
+    lines: Mapping[str, str]  # that assign parts of modules
 
     def check(self) -> None:
         """Refuse the model if its second call needs what the first one left in Python.
@@ -88,13 +91,13 @@ class _SecondCall:
         elif how:
             lasting += [one for one in left.changes if one.path not in left.again]
         if how:
-            raise _refusal(self.call.signature, how, lasting)
+            raise _refusal(self.call.signature, how, lasting, self.lines)
 
     def _check_later(self) -> None:
         """Refuse the model if a later call needs what those before left: a history, a count."""
         calls = [self.call, self.call.turned()] * _LATER
         for number, how, changes in departures_in_turn(calls, self.before):
-            raise _refusal(self.call.signature, f"at call {number} {how}", changes)
+            raise _refusal(self.call.signature, f"at call {number} {how}", changes, self.lines)
 
     def _left(self, second: Call) -> "_Left":
         left = _Left()
@@ -204,9 +207,17 @@ class _Left:
                 self.read.add(one.path)
 
 
-def _refusal(signature: Signature, how: str, changes: Sequence[Change]) -> AnotherFunction:
-    rows = shown(list(dict.fromkeys(map(row, changes))))
+def _refusal(
+    signature: Signature, how: str, changes: Sequence[Change], lines: Mapping[str, str]
+) -> AnotherFunction:
+    told = (f"{row(one)}{at_line(lines, _part(one))}" for one in changes)
+    rows = shown(list(dict.fromkeys(told)))
     return AnotherFunction(
         f"tracing {signature.name}: forward leaves the model other than it found it: {how}\n"
         f"  {rows}\n{ADVICE}."
     )
+
+
+def _part(change: Change) -> str:
+    """The name of the part of a module that is another one; "" for other changes."""
+    return change.path.rpartition(".")[2] if change.kind in PARTS else ""

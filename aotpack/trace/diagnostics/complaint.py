@@ -2,11 +2,7 @@
 
 import re
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-from torch import nn
-from torch.nn.modules.module import register_module_buffer_registration_hook
+from collections.abc import Iterable
 
 from aotpack.trace.diagnostics.conditions import ConditionLog, data_complaint, size_complaint
 from aotpack.trace.source import is_user_file, shown_frame, users_source_in
@@ -61,31 +57,14 @@ _ADVICE = (
 )
 
 
-@contextmanager
-def assignments() -> Iterator[list[str]]:
-    """The user's lines that assign buffers inside the block."""
-    lines: list[str] = []
-
-    def note(_module: nn.Module, _name: str, _value: object) -> None:
-        frames = traceback.extract_stack()
-        lines.extend([shown_frame(one) for one in frames if is_user_file(one.filename)][-1:])
-
-    hook = register_module_buffer_registration_hook(note)
-    try:
-        yield lines
-    finally:
-        hook.remove()
-
-
 def condensed(
-    error: BaseException, log: ConditionLog | None = None, assigned: Sequence[str] = ()
+    error: BaseException, log: ConditionLog | None = None, assigned: Iterable[str] = ()
 ) -> str:
-    """torch's message, condensed; the ``log`` and the lines that ``assigned`` buffers may tell
-    more."""
+    """torch's message, condensed; the ``log`` and lines that ``assigned`` buffers may tell more."""
     log = log or ConditionLog()
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     place = _place(error)
-    if assigned and "is missing nn_module_stack metadata" in text:  # a copy that torch.export adds
+    if "is missing nn_module_stack metadata" in text:  # a copy that torch.export adds
         told = "forward assigns buffers anew; a package keeps its own: write self.b.copy_(...)"
         return "\n  at ".join([told, *dict.fromkeys(assigned)])
     if text.startswith("Constraints violated"):

@@ -26,6 +26,7 @@ from torch.export.graph_signature import (
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.names import free_name
 from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
+from aotpack.trace.diagnostics.lines import at_line
 from aotpack.trace.weights import Memory, memory_of_names
 
 _GIVES_MEMORY = {
@@ -131,8 +132,8 @@ def distinct_names(program: ExportedProgram) -> Iterator[None]:
         held.update(others)
 
 
-def check_memory(program: ExportedProgram, name: str) -> None:
-    """Refuse ``set_`` and other sizes of an input, a parameter or a buffer."""
+def check_memory(program: ExportedProgram, name: str, lines: Mapping[str, str]) -> None:
+    """Refuse ``set_`` and other sizes of an input, a parameter or a buffer; ``lines`` do it."""
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     for node in program.graph.nodes:
@@ -144,7 +145,7 @@ def check_memory(program: ExportedProgram, name: str) -> None:
             path = weights.get(own, own)
             raise TraceError(
                 f"tracing {name}: forward gives {path} other memory ({how}), where a package keeps "
-                f"its own; write values in place: {path}.copy_(...)"
+                f"its own; write values in place: {path}.copy_(...){at_line(lines, how)}"
             )
 
 
