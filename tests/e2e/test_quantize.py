@@ -169,6 +169,7 @@ def test_products_of_codes_fuse_as_plain_ones_do(quantize, rows, options, packs)
         ("int4:group=16", 1040, "interpreter"),  # two steps of k, the last masked
         ("int4:group=16", 208, "interpreter"),  # groups across the halves of bytes
         ("int4:group=16", 144, "cpu"),
+        ("int4:group=128", 1408, "interpreter"),  # scales of runs, the last step masked
         ("int8:group=16", 144, "interpreter"),
         ("int8", 203, "interpreter"),
         ("fp8", 131, "interpreter"),

@@ -85,7 +85,8 @@ class MatmulTile:
 
     With ``at_once`` steps, whose elements of the right factor are in registers together, sums are
     of products of single elements: the form for few rows. With ``weights_first`` these elements
-    are requested before the wait for the launch before. With ``swapped`` factors the right one
+    are requested before the wait for the launch before. Products of ``run`` neighbours along k are
+    added first, which a factor of the sum may scale. With ``swapped`` factors the right one
     gives the rows of a matrix unit: these are many, and the left one may have few. One that
     ``decodes`` has instructions for 8-bit floats.
 
@@ -107,6 +108,7 @@ class MatmulTile:
     swapped: bool = False
     roles: bool = False
     decodes: bool = False
+    run: int = 1
 
     @property
     def columns(self) -> tuple[int, ...]:

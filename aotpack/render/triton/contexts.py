@@ -269,7 +269,7 @@ class MatmulContext:
 
 @dataclass(frozen=True, slots=True)
 class FewRowsContext:
-    """Products of few rows: ``lines`` make their sums of a tile, one for each lane of k."""
+    """Products of few rows: ``lines`` make their sums of a tile, one for each run of lanes of k."""
 
     name: str
     comments: tuple[str, ...]
@@ -281,6 +281,7 @@ class FewRowsContext:
     m_block: int
     n_block: int
     k_block: int
+    run: int
     m_masked: bool
     n_masked: bool
     accumulator: str
@@ -288,3 +289,8 @@ class FewRowsContext:
     row_sums: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
+
+    @property
+    def lanes(self) -> int:
+        """The sums of a result, which a program's threads hold."""
+        return self.k_block // self.run

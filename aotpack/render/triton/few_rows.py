@@ -7,15 +7,22 @@ once, as they lie in memory, and widened where they are used. Where no launch wr
 of the first steps are requested before the program waits for the launch before, so that the memory
 is busy while that one ends. Two products of one left factor may share a kernel, and sums over its
 rows, each lane of which adds what it loads: the statistic of a norm.
+
+With runs a thread adds the products of ``run`` neighbours first, and scales that sum where these
+neighbours share a scale, as codes of a group do:
+
+    acc[m, n, lane // run] += s[n, k // group] * sum over a run of x[m, k] * q[n, k]
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, gains_of, points, shared_length
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
+from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.rewrite import Rewriter
@@ -58,11 +65,13 @@ class Right(NamedTuple):
     """The right factor of a product, whose sums are called ``acc``.
 
     In ``value`` its loads along k are those of what was requested; ``leaves`` are the loads, and
-    the names that stand for them. One that is ``wide`` is not rounded.
+    the names that stand for them. One that is ``wide`` is not rounded. ``scale`` is one number for
+    the neighbours of a run, whose sum it multiplies.
     """
 
     acc: str
     value: Value
+    scale: Value | None
     wide: bool
     leaves: dict[Load, str]
 
@@ -94,6 +103,7 @@ def few_rows_context(
         m_block=tile.m,
         n_block=tile.n,
         k_block=tile.k,
+        run=tile.run,
         m_masked=template_op.m in masks,
         n_masked=template_op.n in masks,
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
@@ -120,6 +130,8 @@ class _Steps:
         members = [one for one in kernel.members if isinstance(one.operation, Matmul)]
         self.rights = [self._right(number, member) for number, member in enumerate(members)]
         self._leaves = {leaf: name for right in self.rights for leaf, name in right.leaves.items()}
+        scales = walk(right.scale for right in self.rights if right.scale is not None)
+        self._run_names = {one.buffer for one in scales if isinstance(one, Load)}
         reductions = [one for one in kernel.members if isinstance(one.operation, Reduction)]
         self.row_sums = [self._row_sum(number, one) for number, one in enumerate(reductions)]
         program = builder.schedule.program
@@ -138,8 +150,10 @@ class _Steps:
             for place, load in enumerate(walk((value,)))
             if isinstance(load, Load) and self._op.k in axes_in(load.index)
         }
-        acc = f"acc{number}" if number else "acc"
-        return Right(acc, self._held(value, leaves), member.operation.wide, leaves)
+        acc, operation = f"acc{number}" if number else "acc", member.operation
+        codes, scale = split_run_scale(replace(operation, rhs=value), self._tile.run)
+        held = None if scale is None else self._held(scale, leaves)
+        return Right(acc, self._held(codes, leaves), held, operation.wide, leaves)
 
     def _held(self, value: Value, leaves: dict[Load, str]) -> Value:
         """A value whose ``leaves`` are loads of what was requested."""
@@ -188,11 +202,11 @@ class _Steps:
         return [step._replace(weights=self._requested(region, step, known)) for step in steps]
 
     def _requested(self, region: Region, step: Step, known: dict[Load, str]) -> tuple[str, ...]:
-        frame, moved = self._frame(step.k), Rewriter({self._op.k: step.place})
-        names = []
-        for leaf in self._leaves:
+        moved, names = Rewriter({self._op.k: step.place}), []
+        for leaf, name in self._leaves.items():
             load, is_gain = moved(leaf), self._op.n not in axes_in(leaf.index)
             assert isinstance(load, Load)
+            frame = self._frame(step.k, of_runs=name in self._run_names)
             emitter = self._builder.emitter_in(frame, region, spread=is_gain)
             if load not in known:
                 known[load] = emitter.as_stored(load)
@@ -207,19 +221,24 @@ class _Steps:
             region.append(f"{k.name} = {start} + {number * self._tile.k} + lane")
             if not known_multiple(extent, self._group * self._tile.k):
                 region.append(f"{k.name}_mask = {k.name} < {extent}")
+            if self._run_names:
+                region.append(f"{k.name}_run = {start} + {number * self._tile.k} + run")
+                if not known_multiple(extent, self._group * self._tile.k):
+                    region.append(f"{k.name}_run_mask = {k.name}_run < {extent}")
             for part, step in enumerate(steps[number * self._parts :][: self._parts]):
                 moved.append(step._replace(k=k, place=Int.of(k) + self._length * part))
         return moved
 
-    def _frame(self, k: Axis) -> Frame:
-        """The lanes of a step, for each row and column of the tile."""
+    def _frame(self, k: Axis, *, of_runs: bool = False) -> Frame:
+        """The lanes of a step, or its runs, for each row and column of the tile."""
         op, tile = self._op, self._tile
-        names = {op.m: "row", op.n: "column", k: k.name}
+        names = {op.m: "row", op.n: "column", k: f"{k.name}_run" if of_runs else k.name}
+        length = tile.k // tile.run if of_runs else tile.k
         masked = set(self._builder.emitter.frame.masks)
         if not known_multiple(self._length, self._group * tile.k):
             masked.add(k)
         masks = {axis: f"{name}_mask" for axis, name in names.items() if axis in masked}
-        return Frame(names, masks, ((op.m, tile.m), (op.n, tile.n), (k, tile.k)))
+        return Frame(names, masks, ((op.m, tile.m), (op.n, tile.n), (k, length)))
 
     def _add(self, region: Region, steps: list[Step]) -> None:
         """Add the products of a group to the sums."""
@@ -236,12 +255,25 @@ class _Steps:
             left = self._factor(emitter, moved(self._lhs))
             for right in self.rights:
                 factor = self._factor(emitter, moved(right.value), wide=right.wide)
-                region.append(f"{right.acc} += {left} * {factor}")
+                added = self._of_runs(f"{left} * {factor}")
+                if right.scale is not None:
+                    frame = self._frame(step.k, of_runs=True)
+                    of_runs = self._builder.emitter_in(frame, region)
+                    added = f"{added} * {of_runs.value(moved(right.scale))}"
+                region.append(f"{right.acc} += {added}")
             for row_sum in self.row_sums:
                 text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
                 if step.k in masks:  # past the end there are no elements
                     text = self._builder.dialect.where(masks[step.k], text, "0.0")
-                region.append(f"{row_sum.acc} += {text}")
+                region.append(f"{row_sum.acc} += {self._of_runs(text)}")
+
+    def _of_runs(self, text: str) -> str:
+        """The sums of runs of numbers in the lanes of a step."""
+        tile = self._tile
+        if tile.run == 1:
+            return text
+        shape = f"[{tile.m}, {tile.n}, {tile.k // tile.run}, {tile.run}]"
+        return f"tl.sum(tl.reshape({text}, {shape}), 3)"
 
     def _widened(self, emitter: Emitter, value: Apply, is_short: bool) -> str | None:
         """A code as a float32, by fewer instructions than a conversion has."""

@@ -35,6 +35,7 @@ from aotpack.ir.kernels.access import (
     local_slope,
     shared_length,
 )
+from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
@@ -146,6 +147,7 @@ def _tiles(
     width = VECTOR_BYTES // size
     while WARP * width > depth and width > 1:
         width //= 2
+    run = 1 if any(split_run_scale(one, width)[1] is None for one in products) else width
     shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
     if rows > 1:
         shapes = ((4, 4), (2, 4), (4, 1))
@@ -159,7 +161,7 @@ def _tiles(
     for columns, across in found:
         length = WARP * width * across
         in_thread = columns * length // (WARP * WARPS)
-        if rows * in_thread * len(products) <= SUMS:
+        if rows * in_thread * len(products) <= SUMS * run:
             steps = ceil(depth / length)
             vectors = steps * in_thread * len(products) // width
             most = ALL_VECTORS if rows == 1 else VECTORS
@@ -172,6 +174,7 @@ def _tiles(
                 1,
                 at_once=ceil(steps / groups),
                 weights_first=first,
+                run=run,
             )
 
 

@@ -5,6 +5,9 @@ import torch
 from torch import nn
 
 from aotpack.early_start import FIRST_ARCH
+from aotpack.ir.ops.quantization import read_quantization
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.quantize.layers import quantize as quantize_layers
 from tests.ptx import ptx
 from tests.render.models import Projection, kernel_text, rendered
 
@@ -72,6 +75,25 @@ def test_long_sums_have_a_loop_and_gaps_a_mask(depth: int, loops: int, masked: i
     text = text_of(1, 64, depth)
     assert text.count("for k_start in") == loops
     assert ("_mask = first0 <" in text) is bool(masked) and "tl.dot" not in text
+
+
+@pytest.mark.parametrize(
+    ("quantize", "depth", "run"),
+    [
+        ("int4", 2048, 16),
+        ("int4:group=16", 1040, 1),
+        ("int8:group=64", 2048, 16),
+        ("int8", 2048, 1),
+    ],
+)
+def test_neighbours_that_share_a_scale_are_added_before_it(quantize, depth, run) -> None:
+    """Where groups do not end between the neighbours, half a row apart; and only those."""
+    model = Projection(depth, 256).to(BF16)
+    quantize_layers([model], read_quantization(quantize), "a test", HostCopies())
+    text = kernel_text(rendered(model, torch.zeros(1, depth, dtype=BF16)))
+    assert ("run = 16 * tl.arange(0, 32)" in text) is (run == 16)
+    assert text.count("acc += tl.sum(tl.reshape(") == (text.count("acc += ") if run == 16 else 0)
+    assert "scales_ptr" in text
 
 
 def test_a_kernel_of_many_programs_starts_early_when_it_streams() -> None:
