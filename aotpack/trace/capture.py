@@ -10,12 +10,14 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import UserError, UserErrorType
 from torch.export import ExportedProgram
+from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
@@ -83,15 +85,32 @@ def export(
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
             with WithoutDataChecks(), WithoutStreams(), OnHost(), RecurrentLoops():
-                program = torch.export.export(
-                    module, args, named, dynamic_shapes=shapes, strict=strict
-                )
+                program = _exported(module, args, named, shapes, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     check_memory(program, name, lines.found)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
+
+
+def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
+    """torch.export; where it derives a condition on sizes, once more without taking sizes for 2.
+
+    It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
+    prove. A program that keeps no condition is checked on the sizes that are admitted.
+    """
+    args, kwargs, shapes = given
+    try:
+        return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+    except UserError as error:
+        if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+            raise
+        with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+            again = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+            if not getattr(again, "_guards_code", None):
+                return again
+        raise
 
 
 def _distinct(module: nn.Module, example: _Example) -> _Example:

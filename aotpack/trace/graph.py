@@ -22,9 +22,9 @@ from aotpack.trace.complex_pairs import REALS
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
+from aotpack.trace.operators.admitted import check_calls
 from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.counted import find_counted, with_counted
-from aotpack.trace.operators.ones import check_ones
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
@@ -99,7 +99,7 @@ def _check_results(
 ) -> None:
     """Check that results have their shapes for all admitted sizes."""
     check_shapes(name, tuple(every_node(nodes)), inputs)
-    check_ones(name, program, sizes)
+    check_calls(name, program, sizes)
 
 
 def _with_purpose(name: str, results: Sequence[fx.Node]) -> Sequence[fx.Node]:

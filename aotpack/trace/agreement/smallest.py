@@ -16,7 +16,7 @@ from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import check_export
 from aotpack.trace.eager import Call, in_program_order
-from aotpack.trace.operators.ones import ones, shown_ones
+from aotpack.trace.operators.admitted import ones, shown_ones
 from aotpack.trace.operators.random import Example
 
 _MOST_TRIED = 2**16  # values of a size that is part of another

@@ -1,8 +1,8 @@
-"""Tests operators on sizes of 1: torch.export assumes that no dynamic size is less than 2.
+"""Tests calls of operators on sizes that are admitted and that torch.export did not trace.
 
-A condition such as ``n * m >= 3`` holds for all sizes from 2 on, so torch.export keeps no guard
-of it, and the three first elements of ``x.flatten()`` are three for a tensor of one element too.
-Each call runs on the meta device once more, with sizes of 1 in place of the symbols.
+It takes each dynamic size for 2 or more: ``n * m >= 3`` holds then, so it keeps no guard of it, and
+the three first elements of ``x.flatten()`` are three for a tensor of one element too. Each call
+runs on the meta device with numbers in place of the symbols: ends of ranges, and ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ from aotpack.trace.source import source_of
 Values = Mapping[str, int]  # of sizes, by name
 _MOST_ELEMENTS = 2**40
 _ADVICE = (
-    "torch.export takes each dynamic size for 2 or more. Give the dimension a range from 2 on, "
-    "or change the line"
+    "torch.export takes each dynamic size for 2 or more, and for one like the example's. Give the "
+    "dimension a narrower range, from 2 on where 1 is too few, or change the line"
 )
 
 
@@ -39,16 +39,27 @@ def shown_ones(values: Values, example: Values) -> str:
     return ", ".join(f"{name}=1" for name, value in values.items() if value != example[name])
 
 
-def check_ones(name: str, program: ExportedProgram, sizes: Sizes) -> None:
-    """Refuse a program in which a call fails, or has another shape, where a size is 1."""
+def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
+    """The example's sizes with one at an end of its range, or beside the example's; then ones."""
+    for size in sizes:
+        near = (size.low, size.low + 1, example[size.name] + 1, size.high)
+        for value in dict.fromkeys(near):
+            if size.low <= value <= size.high and value != example[size.name]:
+                yield {**example, size.name: value}
+    yield from ones(sizes, example)
+
+
+def check_calls(name: str, program: ExportedProgram, sizes: Sizes) -> None:
+    """Refuse a program in which a call fails, or has another shape, for admitted sizes."""
     example = _example(program, sizes)
-    cases = list(ones(sizes.variables.values(), example))
+    given = [size for symbol, size in sizes.variables.items() if symbol not in sizes.counted]
+    cases = list(_cases(given, example))
     for node in _calls(program, sizes) if cases else ():
         if not isinstance(_tried(node, sizes, example), str):
             for values in cases:
                 found = _tried(node, sizes, values)
                 if found:
-                    raise _refusal(name, node, shown_ones(values, example), found)
+                    raise _refusal(name, node, values, found)
 
 
 def _example(program: ExportedProgram, sizes: Sizes) -> dict[str, int]:
@@ -148,7 +159,8 @@ def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
     return ", ".join(str([*shape]) for shape in shapes)
 
 
-def _refusal(name: str, node: fx.Node, case: str, found: str) -> TraceError:
+def _refusal(name: str, node: fx.Node, values: Values, found: str) -> TraceError:
+    case = ", ".join(f"{size}={value}" for size, value in values.items())
     source = source_of(node)
     place = f"\n  at {source}" if source else ""
     return TraceError(f"exporting {name}: {node.target} {found}, where {case}. {_ADVICE}.{place}")
