@@ -2,9 +2,10 @@
 
 It takes each dynamic size for 2 or more: ``n * m >= 3`` holds then, so it keeps no guard of it, and
 the three first elements of ``x.flatten()`` are three for a tensor of one element too. Each call
-runs on the meta device with numbers in place of the symbols: ends of ranges, and ones.
+runs on meta or small tensors with numbers in place of the symbols: ends of ranges, and ones.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,18 @@ from aotpack.trace.source import source_of
 
 Values = Mapping[str, int]  # of sizes, by name
 _MOST_ELEMENTS = 2**40
+_FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
+_MOST_ON_CPU = 2**20
+_ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
+    f"aten.{name}"
+    for name in (
+        *("slice_scatter.default", "select_scatter.default", "diagonal_scatter.default"),
+        *("index_put.default", "_unsafe_index_put.default", "index_put_.default"),
+        *("as_strided.default", "as_strided_scatter.default", "copy.default"),
+        *("scatter.src", "scatter.value", "scatter_add.default", "masked_scatter.default"),
+        *("index_add.default", "index_copy.default", "index_fill.int_Scalar"),
+    )
+)
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and for one like the example's. Give the "
     "dimension a narrower range, from 2 on where 1 is too few, or change the line"
@@ -42,7 +55,7 @@ def shown_ones(values: Values, example: Values) -> str:
 def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
     """The example's sizes with one at an end of its range, or beside the example's; then ones."""
     for size in sizes:
-        near = (size.low, size.low + 1, example[size.name] + 1, size.high)
+        near = (size.low, size.low + 1, example[size.name] + 1, min(size.high, _FAR))
         for value in dict.fromkeys(near):
             if size.low <= value <= size.high and value != example[size.name]:
                 yield {**example, size.name: value}
@@ -106,14 +119,15 @@ def _described(node: fx.Node) -> tuple[Any, ...]:
 
 
 def _tried(node: fx.Node, sizes: Sizes, values: Values) -> str | None:
-    """How a call on the meta device departs from the shape that the program gives it."""
+    """How a call departs from the shape that the program gives it."""
+    device = _device(node, sizes, values)
     try:
         wanted = [_shape(x, sizes, values) for x in _tensors(node.meta["val"])]
-        args, kwargs = map_arg((node.args, node.kwargs), lambda n: _meta(n, sizes, values))
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: _given(n, sizes, values, device))
     except (UnsupportedError, RuntimeError, KeyError):  # sizes that this stage cannot express
         return None
     if "device" in kwargs:
-        kwargs = {**kwargs, "device": "meta"}
+        kwargs = {**kwargs, "device": device}
     try:
         result = node.target(*args, **kwargs)  # type: ignore[operator]
     except NotImplementedError:
@@ -126,8 +140,20 @@ def _tried(node: fx.Node, sizes: Sizes, values: Values) -> str | None:
     return f"gives {_listed(found)}, and the exported program has {_listed(wanted)}"
 
 
-def _meta(node: fx.Node, sizes: Sizes, values: Values) -> Any:
-    """What a node gives, for these sizes: tensors on meta."""
+def _device(node: fx.Node, sizes: Sizes, values: Values) -> str:
+    """Where a call is tried: on meta, or on a few elements if that does not check it."""
+    if str(node.target) not in _ON_CPU:
+        return "meta"
+    tensors = [x for one in (node, *node.all_input_nodes) for x in _tensors(one.meta.get("val"))]
+    try:
+        most = max(math.prod(_shape(x, sizes, values)) for x in tensors)
+    except (UnsupportedError, KeyError):
+        return "meta"
+    return "cpu" if most <= _MOST_ON_CPU else "meta"
+
+
+def _given(node: fx.Node, sizes: Sizes, values: Values, device: str) -> Any:
+    """What a node gives, for these sizes: tensors are on a device, and zero."""
     value = node.meta["val"]
     if isinstance(value, torch.SymInt):
         return sizes.convert(value).evaluate(values)
@@ -137,15 +163,12 @@ def _meta(node: fx.Node, sizes: Sizes, values: Values) -> Any:
         return value
     strides = [sizes.convert(stride).evaluate(values) for stride in value.stride()]
     shape = _shape(value, sizes, values)
-    return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device=device).zero_()
 
 
 def _shape(value: torch.Tensor, sizes: Sizes, values: Values) -> tuple[int, ...]:
     shape = tuple(int(sizes.convert(size).evaluate(values)) for size in value.shape)
-    elements = 1
-    for size in shape:
-        elements *= size
-    if elements > _MOST_ELEMENTS or min(shape, default=0) < 0:
+    if math.prod(shape) > _MOST_ELEMENTS or min(shape, default=0) < 0:
         raise UnsupportedError("a tensor of many elements")
     return shape
 

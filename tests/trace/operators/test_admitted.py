@@ -35,9 +35,24 @@ SHAPES = {
         lambda self, x: x.reshape(-1)[:3],
         r"slice.Tensor gives \[1\].* has \[3\]",
     ),
+    "the first": (lambda self, x: x.relu()[:2], r"slice.Tensor gives \[1, 1\], and"),
     "the last of all": (lambda self, x: x.flatten()[-3:], r"slice.Tensor gives \[1\], and"),
     "one of all": (lambda self, x: x.flatten()[3], "aten.select.int fails: .*index 3 out of range"),
     "the largest of all": (lambda self, x: x.flatten().topk(3)[0], "aten.topk.default fails"),
+}
+FIXED = {
+    "written slices": (
+        lambda self, x: torch.slice_scatter(x, torch.ones(2, 4), 0, 0, 2),
+        "slice_scatter.default fails: expected src",
+    ),
+    "written rows": (
+        lambda self, x: x.clone().index_put_((torch.tensor([1]),), torch.ones(4)),
+        "index_put.default fails: shape mismatch",
+    ),
+    "memory": (
+        lambda self, x: x.relu().as_strided((2, 4), (4, 1)),
+        "as_strided.default fails: setStorage",
+    ),
 }
 BRANCHES = {
     "a branch": (branch, "output0 differs by"),
@@ -57,6 +72,15 @@ def test_operators_on_few_elements(trace_function, forward, words, low):
         return
     with pytest.raises(TraceError, match=rf"{words}.*, where n_?=1\.(.|\n)*from 2 on"):
         trace_function(forward, X, dynamic_shapes=given)
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize(("forward", "words"), FIXED.values(), ids=FIXED)
+def test_operators_on_the_example_alone(trace_function, forward, words):
+    """torch checks neither on the fake tensors that it exports with."""
+    with pytest.raises(TraceError, match=words):
+        trace_function(forward, X, dynamic_shapes={"x": {0: Dim("n", min=2), 1: Dim("w")}})
+    assert trace_function(forward, X, dynamic_shapes={"x": {0: Dim("n", min=2)}})
 
 
 @pytest.mark.row("S:A13", "S:T13")
