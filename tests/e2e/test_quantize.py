@@ -163,6 +163,25 @@ def test_products_of_codes_fuse_as_plain_ones_do(quantize, rows, options, packs)
     torch.testing.assert_close(packaged(x), reference(unit, quantize)(x), rtol=1e-4, atol=1e-4)
 
 
+class Gated(nn.Module):
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.gate, self.up = (nn.Linear(depth, 5) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.silu(self.gate(x)) * self.up(x)
+
+
+@pytest.mark.parametrize("quantize", ["int8", "fp8"])
+def test_pairs_of_products_have_a_tile_for_all_their_rows(quantize):
+    """Sixteen codes a thread would be too many sums for four rows of two products."""
+    torch.manual_seed(0)
+    unit, x = Gated(512).eval(), torch.randn(4, 512)
+    packaged = aotpack.compile(unit, (x,), quantize=quantize, target="interpreter")
+    assert len(packaged.kernels) == 1
+    torch.testing.assert_close(packaged(x), reference(unit, quantize)(x), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("quantize", "depth", "target"),
     [

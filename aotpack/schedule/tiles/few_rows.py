@@ -144,10 +144,8 @@ def _tiles(
     depth = shared_length(loads, k)
     along = (load.buffer for load in loads if k in axes_in(load.index))
     size = min(program.buffers[name].dtype.itemsize for name in along)
-    width = VECTOR_BYTES // size
-    while WARP * width > depth and width > 1:
-        width //= 2
-    run = 1 if any(split_run_scale(one, width)[1] is None for one in products) else width
+    width = _width(products, rows, depth, VECTOR_BYTES // size)
+    run = _run(products, width)
     shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
     if rows > 1:
         shapes = ((4, 4), (2, 4), (4, 1))
@@ -176,6 +174,23 @@ def _tiles(
                 weights_first=first,
                 run=run,
             )
+
+
+def _width(products: tuple[Matmul, ...], rows: int, depth: int, width: int) -> int:
+    """The elements of a thread's vector, ``width`` at most.
+
+    A pair of products has no other form: there must be a tile whose sums fit.
+    """
+    while WARP * width > depth and width > 1:
+        width //= 2
+    while len(products) > 1 and rows * width * len(products) > SUMS * _run(products, width):
+        width //= 2
+    return width
+
+
+def _run(products: tuple[Matmul, ...], width: int) -> int:
+    """The neighbours that are added before they are scaled: a vector, or none."""
+    return 1 if any(split_run_scale(one, width)[1] is None for one in products) else width
 
 
 def _fitted(shape: tuple[int, int], depth: int, length: int) -> tuple[int, int]:
