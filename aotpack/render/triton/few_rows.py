@@ -205,8 +205,10 @@ class _Steps:
         moved, names = Rewriter({self._op.k: step.place}), []
         for leaf, name in self._leaves.items():
             load, is_gain = moved(leaf), self._op.n not in axes_in(leaf.index)
+            frame = self._frame(step.k)
+            if name in self._run_names:
+                load, frame = _of_run_axis(load, step.k), self._frame(step.k, of_runs=True)
             assert isinstance(load, Load)
-            frame = self._frame(step.k, of_runs=name in self._run_names)
             emitter = self._builder.emitter_in(frame, region, spread=is_gain)
             if load not in known:
                 known[load] = emitter.as_stored(load)
@@ -232,7 +234,8 @@ class _Steps:
     def _frame(self, k: Axis, *, of_runs: bool = False) -> Frame:
         """The lanes of a step, or its runs, for each row and column of the tile."""
         op, tile = self._op, self._tile
-        names = {op.m: "row", op.n: "column", k: f"{k.name}_run" if of_runs else k.name}
+        k = _run_axis(k) if of_runs else k
+        names = {op.m: "row", op.n: "column", k: k.name}
         length = tile.k // tile.run if of_runs else tile.k
         masked = set(self._builder.emitter.frame.masks)
         if not known_multiple(self._length, self._group * tile.k):
@@ -259,7 +262,7 @@ class _Steps:
                 if right.scale is not None:
                     frame = self._frame(step.k, of_runs=True)
                     of_runs = self._builder.emitter_in(frame, region)
-                    added = f"{added} * {of_runs.value(moved(right.scale))}"
+                    added = f"{added} * {of_runs.value(_of_run_axis(moved(right.scale), step.k))}"
                 region.append(f"{right.acc} += {added}")
             for row_sum in self.row_sums:
                 text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
@@ -304,6 +307,15 @@ class _Steps:
         """The type of a load's buffer."""
         held = next((leaf for leaf, name in self._leaves.items() if name == load.buffer), load)
         return self._builder.arguments.dtype(held.buffer)
+
+
+def _run_axis(k: Axis) -> Axis:
+    """The axis of the runs of a step: what is computed for lanes has another shape."""
+    return Axis(f"{k.name}_run", k.extent)
+
+
+def _of_run_axis(value: Value, k: Axis) -> Value:
+    return Rewriter({k: Int.of(_run_axis(k))})(value)
 
 
 def _code(value: Value) -> tuple[Value, str]:
