@@ -58,7 +58,7 @@ class Request:
         text = kernel.late_text if is_changed else kernel.text
         has_descriptors = GPUS[target.arch].has_descriptors
         maps = kernel.maps if has_descriptors else ()
-        gluon_text = kernel.gluon_text if has_descriptors and kernel.all_maps else ""
+        gluon_text = kernel.gluon_text if has_descriptors else ""
         if maps:
             text = with_parameters(text, kernel.name, maps)
         return Request(

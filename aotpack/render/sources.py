@@ -169,7 +169,7 @@ class Sources:
 
 
 def _gluon_text(kernel: RenderedKernel, name: str, language: Language, *, early: bool) -> str:
-    """The text with roles of warps, if the kernel has one; it starts as early as the other."""
+    """Gluon's text, if the kernel has one; it starts as early as the other."""
     if kernel.gluon_text is None:
         return ""
     without = language.without_early_start

@@ -7,11 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aotpack.ir.ops.quantization import read_quantization
 from aotpack.render.emit.source_text import without_comments
 from aotpack.render.environment import environment
 from aotpack.render.languages import LANGUAGES
 from aotpack.stages import KernelSource
 from aotpack.target import CPU
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.quantize.layers import quantize
 
 from .models import H100, Attended, Gelu, Normed, Projection, Softmax, Total, rendered
 
@@ -57,6 +60,11 @@ class Separable(nn.Module):
         return self.last(self.middle(self.first(x)))
 
 
+def coded(module: nn.Module) -> nn.Module:
+    quantize([module], read_quantization("int8"), "a test", HostCopies())
+    return module
+
+
 KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_loop.py.jinja": (Softmax(), (torch.zeros(64, 1000),), False),
     "kernel_matmul.py.jinja": (Projection(64, 48), (torch.zeros(70, 64),), False),
@@ -66,6 +74,11 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
         False,
     ),
     "kernel_few_rows.py.jinja": (Projection(256, 48), (torch.zeros(1, 256),), False),
+    "kernel_few_rows_gluon.py.jinja": (
+        coded(Projection(512, 64).bfloat16()),
+        (torch.zeros(1, 512, dtype=torch.bfloat16),),
+        False,
+    ),
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
     "kernel_attention_gluon.py.jinja": (Attended(), WIDE_HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),

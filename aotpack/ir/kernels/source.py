@@ -70,7 +70,9 @@ class KernelSource:
     starts_early: bool = False
     late_text: str = ""  # of one that starts early, for GPUs that cannot
     maps: tuple[TensorMap, ...] = ()
-    gluon_text: str = ""  # with roles of warps, for GPUs with descriptors; takes those of ``maps``
+    gluon_text: str = (
+        ""  # with roles of warps or layouts, for GPUs with descriptors; takes ``maps``
+    )
     gluon_maps: tuple[TensorMap, ...] = ()  # and these; then its roles are groups of four warps
 
     @property

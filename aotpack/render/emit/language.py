@@ -40,7 +40,7 @@ class RenderedKernel:
     is_ours: bool = True  # else the user's: its text stays as it is
     streams: bool = False
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
-    gluon_text: GluonText = None  # the same with roles of warps
+    gluon_text: GluonText = None  # the same with roles of warps, or layouts of its own
     gluon_maps: tuple[TensorMap, ...] = ()  # of descriptors that it takes besides
 
 

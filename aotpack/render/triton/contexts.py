@@ -268,6 +268,16 @@ class MatmulContext:
 
 
 @dataclass(frozen=True, slots=True)
+class DiagonalContext:
+    """Sums on diagonals of ``rows`` rows of the matrix unit; ``has_runs`` with scales of groups."""
+
+    functions: tuple[str, ...]
+    lines: tuple[str, ...]
+    rows: int
+    has_runs: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FewRowsContext:
     """Products of few rows: ``lines`` make their sums of a tile, one for each run of lanes of k."""
 
@@ -287,8 +297,10 @@ class FewRowsContext:
     accumulator: str
     sums: tuple[str, ...]
     row_sums: tuple[str, ...]
+    early: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
+    diagonal: DiagonalContext | None = None
 
     @property
     def lanes(self) -> int:

@@ -82,7 +82,7 @@ def few_rows_context(
     """The context of the template for few rows, without the name."""
     template_op = kernel.template_op
     assert isinstance(template_op, Matmul)
-    steps = _Steps(builder, kernel, template_op, tile)
+    steps = Steps(builder, kernel, template_op, tile)
     for product, right in zip(kernel.products, steps.rights, strict=True):
         builder.results[product.target] = right.acc
     for statistic, row_sum in zip(kernel.reductions, steps.row_sums, strict=True):
@@ -109,13 +109,19 @@ def few_rows_context(
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         sums=tuple(right.acc for right in steps.rights),
         row_sums=tuple(row_sum.acc for row_sum in steps.row_sums),
+        early=early,
         lines=lines,
         epilogue=epilogue,
     )
 
 
-class _Steps:
-    """Writes the steps: all in a line, or a first group of them and a loop over the others."""
+class Steps:
+    """Writes the steps: all in a line, or a first group of them and a loop over the others.
+
+    With ``spreads`` each thread loads what it needs of the left factor.
+    """
+
+    spreads = True
 
     def __init__(
         self, builder: KernelBuilder, kernel: Kernel, template_op: Matmul, tile: MatmulTile
@@ -207,9 +213,9 @@ class _Steps:
             load, is_gain = moved(leaf), self._op.n not in axes_in(leaf.index)
             frame = self._frame(step.k)
             if name in self._run_names:
-                load, frame = _of_run_axis(load, step.k), self._frame(step.k, of_runs=True)
+                load, frame = of_run_axis(load, step.k), self._frame(step.k, of_runs=True)
             assert isinstance(load, Load)
-            emitter = self._builder.emitter_in(frame, region, spread=is_gain)
+            emitter = self._builder.emitter_in(frame, region, spread=is_gain and self.spreads)
             if load not in known:
                 known[load] = emitter.as_stored(load)
             names.append(known[load])
@@ -250,11 +256,7 @@ class _Steps:
             emitter = self._builder.emitter_in(
                 self._frame(step.k), region, spread=True, shortcut=self._widened
             )
-            for (leaf, held), name in zip(self._leaves.items(), step.weights, strict=True):
-                stored = self._builder.arguments.dtype(leaf.buffer)
-                is_wide = stored is leaf.dtype
-                wide = name if is_wide else self._builder.dialect.cast(name, stored, leaf.dtype)
-                self._builder.results[held] = wide
+            self._take(step)
             left = self._factor(emitter, moved(self._lhs))
             for right in self.rights:
                 factor = self._factor(emitter, moved(right.value), wide=right.wide)
@@ -262,13 +264,26 @@ class _Steps:
                 if right.scale is not None:
                     frame = self._frame(step.k, of_runs=True)
                     of_runs = self._builder.emitter_in(frame, region)
-                    added = f"{added} * {of_runs.value(_of_run_axis(moved(right.scale), step.k))}"
+                    added = f"{added} * {of_runs.value(of_run_axis(moved(right.scale), step.k))}"
                 region.append(f"{right.acc} += {added}")
-            for row_sum in self.row_sums:
-                text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
-                if step.k in masks:  # past the end there are no elements
-                    text = self._builder.dialect.where(masks[step.k], text, "0.0")
-                region.append(f"{row_sum.acc} += {self._of_runs(text)}")
+            self._add_row_sums(emitter, step)
+
+    def _take(self, step: Step) -> None:
+        """Let the loads of a step stand for what it requested."""
+        for (leaf, held), name in zip(self._leaves.items(), step.weights, strict=True):
+            stored = self._builder.arguments.dtype(leaf.buffer)
+            is_wide = stored is leaf.dtype
+            wide = name if is_wide else self._builder.dialect.cast(name, stored, leaf.dtype)
+            self._builder.results[held] = wide
+
+    def _add_row_sums(self, emitter: Emitter, step: Step) -> None:
+        """Add a step of the left factor's row to what is summed over it."""
+        moved = Rewriter({self._op.k: step.place})
+        for row_sum in self.row_sums:
+            text, masks = emitter.value(moved(row_sum.value)), emitter.frame.masks
+            if step.k in masks:  # past the end there are no elements
+                text = self._builder.dialect.where(masks[step.k], text, "0.0")
+            emitter.region.append(f"{row_sum.acc} += {self._of_runs(text)}")
 
     def _of_runs(self, text: str) -> str:
         """The sums of runs of numbers in the lanes of a step."""
@@ -282,8 +297,8 @@ class _Steps:
         """A code as a float32, by fewer instructions than a conversion has."""
         (operand, *_), name = value.args, "widened_float8_e4m3fn"
         if value.op == "cast" and value.dtype is DType.FLOAT32 and operand.dtype is DType.INT8:
-            code, place = _code(operand)
-            name, operand = f"widened_{place}", code
+            operand, place = code_of(value)
+            name = f"widened_{place}"
         elif value.op != DECODED or not self._tile.decodes:
             return None
         text = emitter.value(operand)
@@ -314,12 +329,14 @@ def _run_axis(k: Axis) -> Axis:
     return Axis(f"{k.name}_run", k.extent)
 
 
-def _of_run_axis(value: Value, k: Axis) -> Value:
+def of_run_axis(value: Value, k: Axis) -> Value:
+    """A value whose axis is that of the runs of a step."""
     return Rewriter({k: Int.of(_run_axis(k))})(value)
 
 
-def _code(value: Value) -> tuple[Value, str]:
-    """A code of 8 bits, or a byte and which of its two codes it is."""
+def code_of(number: Apply) -> tuple[Value, str]:
+    """The code of 8 bits that a number is, or a byte and which of its two codes it is."""
+    value = number.args[0]
     match value:
         case Apply(
             op="shift_right", args=(Apply(op="mul", args=(byte, Const(value=16))), Const(value=4))

@@ -1,6 +1,7 @@
 """A Triton kernel for each kind of tile: its template, and how many programs a launch has."""
 
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from aotpack.ir.kernels.access import points
@@ -31,9 +32,9 @@ from aotpack.render.triton.attention_contexts import AttentionContext
 from aotpack.render.triton.attention_roles import attention_gluon_text, attention_with_roles
 from aotpack.render.triton.contexts import FewRowsContext, LoopContext, MatmulContext
 from aotpack.render.triton.dialect import TRITON
-from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
 from aotpack.render.triton.matmul import matmul_context, output_frame
+from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
 from aotpack.render.triton.products.roles import gluon_text
 
 Context: TypeAlias = LoopContext | MatmulContext | FewRowsContext | AttentionContext
@@ -50,7 +51,7 @@ def triton_kernel(
     match tile:
         case MatmulTile() if tile.at_once:
             builder = _builder(schedule, kernel, output_frame(kernel, tile))
-            context = few_rows_context(schedule, kernel, tile, builder)
+            context = few_rows_with_diagonals(schedule, kernel, tile, builder)
             template, programs = "kernel_few_rows.py.jinja", _matmul_programs(kernel, tile)
         case MatmulTile():
             builder = _builder(schedule, kernel, output_frame(kernel, tile))
@@ -77,16 +78,19 @@ def triton_kernel(
         ring_bytes,
         streams=isinstance(tile, MatmulTile) and tile.weights_first,
         maps=tuple(builder.maps),
-        gluon_text=_gluon_text(context),
+        gluon_text=_gluon_text(context, builder),
         gluon_maps=tuple(builder.gluon_maps),
     )
 
 
-def _gluon_text(context: Context) -> GluonText:
+def _gluon_text(context: Context, builder: KernelBuilder) -> GluonText:
+    has_maps = bool(builder.maps or builder.gluon_maps)
     match context:
-        case MatmulContext():
+        case FewRowsContext() if context.diagonal is not None:
+            return partial(diagonal_text, context)
+        case MatmulContext() if has_maps:
             return gluon_text(context)
-        case AttentionContext():
+        case AttentionContext() if has_maps:
             return attention_gluon_text(context)
     return None
 

@@ -49,10 +49,12 @@ MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
 MOST_COLUMNS = 16  # of a matrix unit, that rows are
 LEAST_WEIGHTS = 2**20  # elements, from which on memory bounds a product with a matrix unit
 SUMS = 64  # registers of a thread
-VECTORS = 16  # of weights in a thread's registers, for several groups of steps
+VECTORS = 16  # of weights in a thread's registers, for several groups of steps; half for codes
 ALL_VECTORS = 28  # the same, if all steps of one row are one group
+ALL_CODES = 32  # the same, of codes of 8 bits
 SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
-SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs
+SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs,
+MANY_CODES = 8192  # where there are so many
 WARPS = 4
 DECODED = "of_float8_e4m3fn_code"
 SPLITS = (8, 6, 4, 3, 2)
@@ -146,15 +148,9 @@ def _tiles(
     size = min(program.buffers[name].dtype.itemsize for name in along)
     width = _width(products, rows, depth, VECTOR_BYTES // size)
     run = _run(products, width)
-    shapes: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 1), (8, 1))
-    if rows > 1:
-        shapes = ((4, 4), (2, 4), (4, 1))
-    elif size == 1 and depth <= SHORT_CODES:
-        shapes = ((16 // len(products), 1), (8 // len(products), 1), (4, 1), (2, 4))
-    elif depth * size <= SHORT_ROW:
-        shapes = ((8 // len(products), 1), (4, 1), (2, 4), (4, 4))
-    elif depth * size <= LONG_ROW:
-        shapes = ((4, 1), (2, 4), (4, 4), (8, 1))
+    shapes = _shapes(products, rows, depth, size)
+    in_group = VECTORS // 2 if size == 1 else VECTORS
+    most = VECTORS if rows > 1 else ALL_CODES if size == 1 else ALL_VECTORS
     found = dict.fromkeys(_fitted(shape, depth, WARP * width) for shape in shapes)
     for columns, across in found:
         length = WARP * width * across
@@ -162,8 +158,7 @@ def _tiles(
         if rows * in_thread * len(products) <= SUMS * run:
             steps = ceil(depth / length)
             vectors = steps * in_thread * len(products) // width
-            most = ALL_VECTORS if rows == 1 else VECTORS
-            groups = 1 if vectors <= most else ceil(vectors / VECTORS)
+            groups = 1 if vectors <= most else ceil(vectors / in_group)
             yield MatmulTile(
                 rows,
                 columns,
@@ -191,6 +186,24 @@ def _width(products: tuple[Matmul, ...], rows: int, depth: int, width: int) -> i
 def _run(products: tuple[Matmul, ...], width: int) -> int:
     """The neighbours that are added before they are scaled: a vector, or none."""
     return 1 if any(split_run_scale(one, width)[1] is None for one in products) else width
+
+
+def _shapes(
+    products: tuple[Matmul, ...], rows: int, depth: int, size: int
+) -> tuple[tuple[int, int], ...]:
+    """Columns of a tile with warps along k, best guess first, by the bytes of a row."""
+    side, count = len(products), products[0].n.extent.constant
+    if rows > 1:
+        return (4, 4), (2, 4), (4, 1)
+    if size == 1 and depth <= SHORT_CODES:
+        is_long = count is not None and count * side >= MANY_CODES
+        widest, other = (16, 8) if is_long or side > 1 else (8, 16)
+        return (widest // side, 1), (other // side, 1), (4, 1), (2, 4)
+    if size == 1 or depth * size <= SHORT_ROW:
+        return (8 // side, 1), (4, 1), (2, 4), (4, 4)
+    if depth * size <= LONG_ROW:
+        return (4, 1), (2, 4), (4, 4), (8, 1)
+    return (2, 4), (4, 4), (4, 1), (8, 1)
 
 
 def _fitted(shape: tuple[int, int], depth: int, length: int) -> tuple[int, int]:
