@@ -103,12 +103,13 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
     args, kwargs, shapes = given
     try:
         return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
-    except UserError as error:
-        if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+    except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
+        kind = getattr(error, "error_type", None)
+        if isinstance(error, UserError) and kind is not UserErrorType.CONSTRAINT_VIOLATION:
             raise
         with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
             again = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
-            if not getattr(again, "_guards_code", None):
+            if kind is None or not getattr(again, "_guards_code", None):
                 return again
         raise
 

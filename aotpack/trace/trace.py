@@ -22,6 +22,7 @@ from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
+from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
@@ -39,7 +40,7 @@ from aotpack.trace.quantize.layers import quantize
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
 
-Exported: TypeAlias = tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...]]
+Exported: TypeAlias = tuple[ExportedProgram, nn.Module, Example, tuple[LeafSpec, ...], Branches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _traced(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
 ) -> _Made:
     name = given.label
-    exported, run, example, leaves = _exported(given, run, copies, options)
+    exported, run, example, leaves, branches = _exported(given, run, copies, options)
     exported = without_subgraphs(exported)
     exported = with_state(exported, run if run is None else root_of(run), name)
     check_collectives(exported, name)
@@ -168,7 +169,7 @@ def _traced(
     )
     graph = with_parameters(graph, given.module, program)
     is_module = isinstance(given.module, nn.Module)
-    own = options.triton, options.fp32_precision
+    own = options.triton, options.fp32_precision, tuple(branches.found.values())
     ways = Ways(exported, program, run if runs else None, is_module, *own)
     golden = ways.golden(example, graph, options.golden, absent)
     can_run = run is not None and runs and is_module
@@ -184,17 +185,19 @@ def _exported(
     if isinstance(given.module, ExportedProgram):
         program = copies.program(given.module)
         program = with_state(program, None, name)
-        return program, program.module(), example, ()
+        return program, program.module(), example, (), Branches()
     assert run is not None
     if options.dtype is not None:
         example = cast_floats(example, options.dtype)
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
-    program = _export(run, example, shapes, name, options.strict)
-    if draws(program):
-        run, example = seeded(run, name), with_example_seed(example)
-        shapes = specs_by_argument(run, *example, shapes)
+    with Branches() as branches:
         program = _export(run, example, shapes, name, options.strict)
-    return program, run, example, leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+        if draws(program):
+            run, example = seeded(run, name), with_example_seed(example)
+            shapes = specs_by_argument(run, *example, shapes)
+            program = _export(run, example, shapes, name, options.strict)
+    leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+    return program, run, example, leaves, branches
 
 
 def _export(

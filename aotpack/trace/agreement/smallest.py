@@ -1,13 +1,16 @@
 """The model and its exported program must agree for sizes of 1 too, which torch.export leaves out.
 
 It takes every dynamic size for 2 or more, so ``if tokens.shape[1] == 1`` is a plain False to it and
-leaves no guard. Both run once more on the first elements of the example inputs.
+leaves no guard. Both run once more on elements of the example inputs.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
@@ -15,10 +18,12 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import check_export
+from aotpack.trace.diagnostics.branches import Branch, broken
 from aotpack.trace.eager import Call, in_program_order
-from aotpack.trace.operators.admitted import ones, shown_ones
+from aotpack.trace.operators.admitted import ones, with_ones
 from aotpack.trace.operators.random import Example
 
+_MOST_CASES = 512
 _MOST_TRIED = 2**16  # values of a size that is part of another
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
@@ -26,30 +31,67 @@ _ADVICE = (
 )
 
 
-def check_smallest(call: Call) -> None:
+def check_smallest(call: Call, branches: Iterable[Branch]) -> None:
     """Refuse a program that departs from the model where a dynamic size is 1.
 
-    Sizes at which eager refuses the shortened inputs show nothing.
+    Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
+    are tried too. Sizes at which eager refuses the inputs show nothing.
     """
     signature = call.signature
     tensors = [x for x in _leaves(call) if isinstance(x, torch.Tensor)]
     example = _sizes_of(signature, tensors)
+    if any(size.name not in example for size in signature.sizes):
+        return
     before = Attributes({"": call.module})
     try:
-        for values in ones(signature.sizes, example):
-            shorter = _shortened(call, values)
-            if shorter is not None:
-                _check(shorter, shown_ones(values, example))
+        for values in (*ones(signature.sizes, example), *_departing(call, branches, example)):
+            case = ", ".join(f"{name}={value}" for name, value in values.items())
+            if not _check(_resized(call, values, _varied), case):
+                _check(_resized(call, values, _same), case)
     finally:
         before.restore()
 
 
-def _check(call: Call, case: str) -> None:
+def _departing(
+    call: Call, branches: Iterable[Branch], example: Mapping[str, int]
+) -> list[Mapping[str, int]]:
+    """Sizes at which a condition that the model asked for has another answer."""
+    symbols = _symbols(call)
+    if not {*example} <= {*symbols}:
+        return []
+    names = {symbol: name for name, symbol in symbols.items()}
+    small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
+    cases = [{symbols[name]: value for name, value in case.items()} for case in small]
+    found = ({names[s]: n for s, n in case.items()} for case in broken(branches, cases))
+    return [*{tuple(case.items()): case for case in found}.values()]
+
+
+def _symbols(call: Call) -> dict[str, Any]:
+    """torch's symbol of each size, by name."""
+    placeholders = {n.name: n for n in call.program.graph.find_nodes(op="placeholder")}
+    kinds = call.program.graph_signature.input_specs
+    given = [placeholders[k.arg.name] for k in kinds if k.kind is InputKind.USER_INPUT]
+    values = [x for x in (n.meta.get("val") for n in given) if isinstance(x, torch.Tensor)]
+    found: dict[str, Any] = {}
+    for spec, value in zip(call.signature.inputs, values, strict=True):
+        for size, theirs in zip(spec.shape, value.shape, strict=False):
+            ours = [one for one in size.leaves() if isinstance(one, Var)]
+            free: list[Any] = (
+                [*theirs.node.expr.free_symbols] if isinstance(theirs, torch.SymInt) else []
+            )
+            if len(ours) == len(free) == 1:
+                found[ours[0].name] = free[0]
+    return found
+
+
+def _check(call: Call, case: str) -> bool:
+    """Refuse a departure; False where eager refuses the inputs."""
     try:
         eager = call.run()
     except TraceError:
-        return
+        return False
     check_export(call, eager, f"where {case},", _ADVICE)
+    return True
 
 
 def _leaves(call: Call) -> list[Any]:
@@ -74,22 +116,41 @@ def _solved(size: Int, unknown: Var, number: int) -> int:
     return next(int(v) for v in tried if size.evaluate({unknown.name: v}) == number)
 
 
-def _shortened(call: Call, values: Mapping[str, int]) -> Call | None:
-    """The call on the first elements of its inputs; None where these have too few."""
+def _resized(
+    call: Call, values: Mapping[str, int], change: Callable[[torch.Tensor], torch.Tensor]
+) -> Call:
+    """The call on the changed elements of its inputs, repeated or cut to other sizes."""
     specs = iter(call.signature.inputs)
     leaves: list[Any] = []
     for leaf in _leaves(call):
-        if not isinstance(leaf, torch.Tensor):
-            leaves.append(leaf)
-            continue
-        sizes = next(specs).shape[: leaf.dim()]
-        if not {v.name for s in sizes for v in s.leaves() if isinstance(v, Var)} <= {*values}:
-            return None
-        shape = [int(size.evaluate(values)) for size in sizes]
-        if any(not 0 <= short <= long for short, long in zip(shape, leaf.shape, strict=True)):
-            return None
-        leaves.append(leaf[tuple(slice(short) for short in shape)] if shape else leaf)
+        if isinstance(leaf, torch.Tensor):
+            sizes = next(specs).shape[: leaf.dim()]
+            shape = [int(size.evaluate(values)) for size in sizes]
+            leaf = _repeated(change(leaf), shape)
+        leaves.append(leaf)
     return Call(call.module, call.program, _example(call, leaves), call.signature)
+
+
+def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    for dim, (size, known) in enumerate(zip(shape, x.shape, strict=True)):
+        if size != known:
+            x = x.index_select(dim, torch.arange(size) % known)
+    return x
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _varied(x: torch.Tensor) -> torch.Tensor:
+    """Of equal numbers, as in torch.zeros, others: they tell functions apart."""
+    if x.is_complex() or x.itemsize < 2 or x.numel() < 2 or bool((x != x.flatten()[0]).any()):
+        return x
+    draw = np.random.default_rng(0)
+    if x.is_floating_point():
+        return torch.from_numpy(draw.standard_normal(tuple(x.shape))).to(x.dtype)
+    most = max(1, min(int(x.max()), 2**31))
+    return torch.from_numpy(draw.integers(0, most + 1, tuple(x.shape))).to(x.dtype)
 
 
 def _example(call: Call, leaves: Sequence[Any]) -> Example:

@@ -1,5 +1,5 @@
 """Export errors of torch, condensed to the user's lines. In reading order:
 
-``conditions`` (logged while exporting), ``complaint`` (the message), ``guards`` (checked later),
-``lines`` (that assign), ``collectives`` (refused).
+``conditions`` and ``branches`` (logged while exporting), ``lines`` (the user's), ``complaint`` (the
+message), ``guards`` (checked later), ``collectives`` (refused).
 """

@@ -49,6 +49,11 @@ _ADVICE = (
         "a size, or keep it by functools.lru_cache, which a build looks through",
     ),
     (
+        r"Cannot create Dim with inconsistent|Expected op to be '=='|exponent must be non-negative",
+        "torch.export derived a condition on sizes that it cannot tell: declare a size that "
+        "is padded or cut to a multiple as one (4*n), or pad before the model",
+    ),
+    (
         r"which is not a known type",
         "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
         "registered dataclasses; leave out what else it returns (a cache of transformers by "

@@ -14,6 +14,7 @@ from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.second_call import run_once
 from aotpack.trace.agreement.smallest import check_smallest
+from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.budget import why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed
@@ -35,6 +36,7 @@ class Ways:
     is_exported_here: bool
     triton: TritonPort | None
     fp32_precision: str = "ieee"
+    branches: tuple[Branch, ...] = ()
 
     def golden(self, example: Example, graph: Graph, size: float, absent: str = "") -> Golden:
         """Compare the ways on the golden inputs, and record golden data in ``size`` bytes.
@@ -80,7 +82,7 @@ class Ways:
         found: Sequence[Any] = eager
         if self.is_exported_here:
             found = check_export(call, eager)
-            check_smallest(call)
+            check_smallest(call, self.branches)
         if not why_not_compared(self.program):
             check_decomposed(self.exported, self.program, example, signature, found)
         return eager

@@ -5,6 +5,7 @@ the three first elements of ``x.flatten()`` are three for a tensor of one elemen
 runs on meta or small tensors with numbers in place of the symbols: ends of ranges, and ones.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ from aotpack.trace.source import source_of
 
 Values = Mapping[str, int]  # of sizes, by name
 _MOST_ELEMENTS = 2**40
+_NEAR = 4  # small sizes of each range
+_MOST_CASES = 64
 _FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
 _MOST_ON_CPU = 2**20
 _ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
@@ -47,26 +50,34 @@ def ones(sizes: Iterable[Var], example: Values) -> Iterator[dict[str, int]]:
         yield {**example, **dict.fromkeys(some, 1)}
 
 
-def shown_ones(values: Values, example: Values) -> str:
-    """The sizes that are 1 in place of the example's."""
-    return ", ".join(f"{name}=1" for name, value in values.items() if value != example[name])
+def with_ones(sizes: Sequence[Var], example: Values) -> Iterator[dict[str, int]]:
+    """Small sizes of which one is 1 at least, beside each other's and the example's."""
+    tried = [
+        sorted({n for n in (*range(s.low, s.low + _NEAR), example[s.name]) if n <= s.high})
+        for s in sizes
+    ]
+    for numbers in itertools.product(*tried):
+        if 1 in numbers:
+            yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
 
 def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
-    """The example's sizes with one at an end of its range, or beside the example's; then ones."""
+    """The example's sizes with one at an end of its range, or beside the example's; small sizes."""
     for size in sizes:
         near = (size.low, size.low + 1, example[size.name] + 1, min(size.high, _FAR))
         for value in dict.fromkeys(near):
             if size.low <= value <= size.high and value != example[size.name]:
                 yield {**example, size.name: value}
+    yield {size.name: size.low for size in sizes}
     yield from ones(sizes, example)
+    yield from itertools.islice(with_ones(sizes, example), _MOST_CASES)
 
 
 def check_calls(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     """Refuse a program in which a call fails, or has another shape, for admitted sizes."""
     example = _example(program, sizes)
     given = [size for symbol, size in sizes.variables.items() if symbol not in sizes.counted]
-    cases = list(_cases(given, example))
+    cases = list({tuple(case.items()): case for case in _cases(given, example)}.values())
     for node in _calls(program, sizes) if cases else ():
         if not isinstance(_tried(node, sizes, example), str):
             for values in cases:

@@ -103,8 +103,50 @@ def test_one_of_two_sizes(trace_function):
         return x * 2 + y.sum() if x.shape[0] == 1 and y.shape[0] > 1 else x * 3 + y.sum()
 
     given = {"x": {0: Dim("a", max=9)}, "y": {0: Dim("b", max=9)}}
-    with pytest.raises(TraceError, match="where a_?=1, output0 differs"):
+    with pytest.raises(TraceError, match="where a_?=1, b=4, output0 differs"):
         trace_function(forward, X, X, dynamic_shapes=given)
+
+
+@pytest.mark.parametrize(
+    "is_small",
+    [
+        lambda x: x.numel() < 4,
+        lambda x: x.numel() == 2,
+        lambda x: x.shape[0] + x.shape[1] == 3,
+        lambda x: 1 < x.numel() <= 3,
+    ],
+)
+def test_conditions_on_several_sizes(trace_function, is_small):
+    """Right for the example's sizes with one of 1, and wrong where the other is 2 or 3."""
+
+    def forward(self, x):
+        return x * 2 if is_small(x) else x
+
+    shapes = {"x": {0: Dim("a", min=1, max=12), 1: Dim("b", min=2, max=24)}}
+    with pytest.raises(TraceError, match="where a_?=1, b_?=[23], output0 differs"):
+        trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("low", [1, 2])
+@pytest.mark.parametrize("example", [torch.zeros(4, 6), torch.ones(4, 6, dtype=torch.int64)])
+def test_examples_of_equal_numbers(trace_function, example, low):
+    """They show no difference between functions, and others are drawn."""
+
+    def forward(self, x):
+        return x + x if x.shape[1] == 1 else x * x
+
+    shapes = {"x": {1: Dim("a", min=low, max=12)}}
+    if low == 2:
+        assert trace_function(forward, example, dynamic_shapes=shapes)
+        return
+    with pytest.raises(TraceError, match="where a_?=1, output0 differs"):
+        trace_function(forward, example, dynamic_shapes=shapes)
+
+
+def test_a_slice_of_several_sizes(trace_function):
+    shapes = {"x": {0: Dim("a", min=1, max=12), 1: Dim("b", min=2, max=24)}}
+    with pytest.raises(TraceError, match=r"slice.Tensor gives \[2\], .*, where a_?=1, b_?=2"):
+        trace_function(lambda self, x: x.reshape(-1)[:3], torch.randn(4, 6), dynamic_shapes=shapes)
 
 
 def test_branches_that_agree_are_accepted(trace_function):

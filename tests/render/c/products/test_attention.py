@@ -1,4 +1,4 @@
-"""Attention with few queries on target cpu: keys and values in rows, against eager."""
+"""Attention on target cpu: keys and values in rows, or packed in runs, against eager."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,3 +173,27 @@ def test_a_cache_is_read_where_it_lies() -> None:
         for at, (q, new) in zip((0, 1, 128, 149), steps, strict=True):
             position = torch.tensor([at])
             torch.testing.assert_close(model(q, new, position), eager(q, new, position))
+
+
+HALVES = torch.arange(8) // 2
+MADE = {
+    "repeated": lambda x: x[..., :4].repeat(1, 1, 2),
+    "repeated_each": lambda x: x[..., :4].repeat_interleave(2, -1),
+    "interleaved": lambda x: x.unflatten(-1, (2, 4)).mT.flatten(-2),
+    "gathered": lambda x: x[..., HALVES],
+    "padded": lambda x: torch.nn.functional.pad(x[..., :6], (1, 1)),
+    "turned": lambda x: torch.cat([-x[..., 4:], x[..., :4]], -1),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 5), (70, 33)])
+def test_keys_and_values_that_divide_their_depth(
+    made: Callable[..., torch.Tensor], queries: int, keys: int
+) -> None:
+    def attend(q: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return attention(q, made(x), made(x.flip(1)))
+
+    args = floats(2, queries, 8), floats(2, keys, 8)
+    with pipeline.compile(Call(attend), args, target="cpu") as model:
+        assert not complaint_of(model, attend, *args)
