@@ -325,3 +325,16 @@ def test_operators_without_a_lowering_are_listed_beside_others() -> None:
         lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
         assert [line.split(".default:")[0].strip() for line in lines] == names
         assert all("(test_complex.py:" in line for line in lines)
+
+
+def test_sizes_are_operands_and_elements_are_selected() -> None:
+    def counted(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x / x.shape[0] + x * x.shape[1] ** -0.5, y[y.real > 0] * 2
+
+    x, y = torch.complex(X, Y), torch.complex(Y, X)
+    rows = {0: Dim("b", min=2, max=9)}
+    model = compile(Function(counted), (x, y), dynamic_shapes=(rows, rows), target="cpu")
+    for given in ((x, y), (x[:2], y[:2])):
+        torch.testing.assert_close(model(*given), counted(*given))
+    with pytest.raises(ArgumentError, match="makes b 1"):
+        model(x[:1], y[:1])

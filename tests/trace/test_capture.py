@@ -182,7 +182,11 @@ def grow(self, x):
             "n",
             r"\n  2 <= n and n <= 5\n  at .*: return x \* 2 .*\n.*suggests n = Dim\('n', max=5\)$",
         ),
-        (lambda self, x: x.view(2, -1), "n", r"\n  \(n % 2\) == 0\n(.|\n)*suggests .*n = 2\*_n$"),
+        (
+            lambda self, x: x[:, 0].reshape(2, -1),
+            "n",
+            r"\n  n == 2 or \(n % 2\) == 0\n(.|\n)*suggests .*n = 2\*_n$",
+        ),
         (lambda self, x: x @ x, "nm", r"\n  m is n\n  at .*x @ x"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number
 from aotpack.trace.complex_numbers.expansion import expanded, results
@@ -43,6 +43,10 @@ class ComplexReader(ControlReader):
     def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
         """The index checks of a call."""
 
+    @abstractmethod
+    def _counts(self, node: fx.Node) -> tuple[Var, ...]:
+        """The sizes that a call yields."""
+
     def _complex_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         op = str(node.target)
         if op == CONVERSION:
@@ -70,7 +74,7 @@ class ComplexReader(ControlReader):
 
     def _as_pair(self, node: fx.Node, value: Any) -> GraphNode:
         """An operand of complex arithmetic that is real, constant or of another precision."""
-        shape = value.meta["val"].shape if isinstance(value, fx.Node) else ()
+        shape = getattr(value.meta["val"], "shape", ()) if isinstance(value, fx.Node) else ()
         real = REALS[node.meta["val"].dtype]
         name = self.unused(f"{node.name}_operand")
         result = TensorSpec(
@@ -102,7 +106,8 @@ class ComplexReader(ControlReader):
         """A call without options, and the name of its result."""
         name = self.unused(node.name)
         self._refs[node] = Ref(name)
-        return GraphNode(name, op, args, (), self._results(name, node.meta["val"]), source_of(node))
+        results, counts = self._results(name, node.meta["val"]), self._counts(node)
+        return GraphNode(name, op, args, (), results, source_of(node), counts=counts)
 
 
 def _dtype(node: Any) -> torch.dtype:
