@@ -5,6 +5,7 @@ leaves no guard. Both run once more on elements of the example inputs.
 """
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,6 @@ from aotpack.trace.operators.admitted import ones, with_ones
 from aotpack.trace.operators.random import Example
 
 _MOST_CASES = 512
-_MOST_TRIED = 2**16  # values of a size that is part of another
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
     "Give the dimension a range from 2 on, or change what the model does for a size of 1"
@@ -104,16 +104,18 @@ def _sizes_of(signature: Signature, tensors: Sequence[torch.Tensor]) -> dict[str
     for spec, tensor in zip(signature.inputs, tensors, strict=True):
         for size, number in zip(spec.shape, tensor.shape, strict=False):
             names = [one for one in size.leaves() if isinstance(one, Var)]
-            if len(names) == 1:
-                found.setdefault(names[0].name, _solved(size, names[0], number))
+            solved = _solved(size, names[0], number) if len(names) == 1 else None
+            if solved is not None:
+                found.setdefault(names[0].name, solved)
     return found
 
 
-def _solved(size: Int, unknown: Var, number: int) -> int:
-    """The value for which a dimension has its size."""
-    near = range(unknown.low, min(unknown.high, max(number, unknown.low) + _MOST_TRIED) + 1)
-    tried = (number, *near)
-    return next(int(v) for v in tried if size.evaluate({unknown.name: v}) == number)
+def _solved(size: Int, unknown: Var, number: int) -> int | None:
+    """The value for which a dimension has its size, which grows with it; None if there is none."""
+    values = range(unknown.low, unknown.high + 1)
+    place = bisect_left(values, number, key=lambda value: size.evaluate({unknown.name: value}))
+    found = values[place] if place < len(values) else unknown.high
+    return found if size.evaluate({unknown.name: found}) == number else None
 
 
 def _resized(

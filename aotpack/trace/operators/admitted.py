@@ -24,6 +24,7 @@ from aotpack.trace.source import source_of
 Values = Mapping[str, int]  # of sizes, by name
 _MOST_ELEMENTS = 2**40
 _NEAR = 4  # small sizes of each range
+_MOST_COMBINED = 4096
 _MOST_CASES = 64
 _FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
 _MOST_ON_CPU = 2**20
@@ -56,7 +57,7 @@ def with_ones(sizes: Sequence[Var], example: Values) -> Iterator[dict[str, int]]
         sorted({n for n in (*range(s.low, s.low + _NEAR), example[s.name]) if n <= s.high})
         for s in sizes
     ]
-    for numbers in itertools.product(*tried):
+    for numbers in itertools.islice(itertools.product(*tried), _MOST_COMBINED):
         if 1 in numbers:
             yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
@@ -122,7 +123,7 @@ def _symbols(node: fx.Node) -> set[str]:
 def _described(node: fx.Node) -> tuple[Any, ...]:
     def value(arg: fx.Node) -> str:
         found = arg.meta.get("val")
-        if isinstance(found, torch.Tensor):
+        if isinstance(found, torch.Tensor) and found.layout is torch.strided:
             return f"{found.dtype}{[*map(str, found.shape)]}{[*map(str, found.stride())]}"
         return str(found)
 
