@@ -65,7 +65,7 @@ def with_ones(sizes: Sequence[Var], example: Values) -> Iterator[dict[str, int]]
 def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
     """The example's sizes with one at an end of its range, or beside the example's; small sizes."""
     for size in sizes:
-        near = (size.low, size.low + 1, example[size.name] + 1, min(size.high, _FAR))
+        near = (size.low, example[size.name] + 1, min(size.high, _FAR))
         for value in dict.fromkeys(near):
             if size.low <= value <= size.high and value != example[size.name]:
                 yield {**example, size.name: value}
@@ -106,13 +106,21 @@ def _calls(program: ExportedProgram, sizes: Sizes) -> Iterator[fx.Node]:
     seen = set()
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
-            if isinstance(node.target, OpOverload) and node.target.namespace == "aten":
+            if _may_differ(node):
                 key = _described(node)
                 symbols = set[str]().union(*map(_symbols, (node, *node.all_input_nodes)))
                 known = symbols & {*sizes.variables} and symbols.isdisjoint(sizes.counted)
                 if known and symbols <= {*sizes.variables, *sizes.defined} and key not in seen:
                     seen.add(key)
                     yield node
+
+
+def _may_differ(node: fx.Node) -> bool:
+    """False for what keeps the one shape of its tensors, such as most calls by elements."""
+    if not isinstance(node.target, OpOverload) or node.target.namespace != "aten":
+        return False
+    tensors = [x for one in (node, *node.all_input_nodes) for x in _tensors(one.meta.get("val"))]
+    return str(node.target) in _ON_CPU or len({str([*x.shape]) for x in tensors}) > 1
 
 
 def _symbols(node: fx.Node) -> set[str]:
