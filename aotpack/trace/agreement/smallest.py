@@ -25,6 +25,7 @@ from aotpack.trace.operators.admitted import ones, with_ones
 from aotpack.trace.operators.random import Example
 
 _MOST_CASES = 512
+_LARGE = 128  # sizes beside those of 1
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
     "Give the dimension a range from 2 on, or change what the model does for a size of 1"
@@ -55,14 +56,19 @@ def check_smallest(call: Call, branches: Iterable[Branch]) -> None:
 def _departing(
     call: Call, branches: Iterable[Branch], example: Mapping[str, int]
 ) -> list[Mapping[str, int]]:
-    """Sizes at which a condition that the model asked for has another answer."""
+    """Sizes at which a condition that the model asked for has another answer.
+
+    Further conditions may stand behind it, so other sizes are small, and then large.
+    """
     symbols = _symbols(call)
     if not {*example} <= {*symbols}:
         return []
     names = {symbol: name for name, symbol in symbols.items()}
     small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
-    found = ({names[s]: n for s, n in case.items()} for case in broken(branches, cases))
+    found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
+    large = {s.name: min(s.high, max(example[s.name], _LARGE)) for s in call.signature.sizes}
+    found += [{name: n if n == 1 else large[name] for name, n in case.items()} for case in found]
     return [*{tuple(case.items()): case for case in found}.values()]
 
 

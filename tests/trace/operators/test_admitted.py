@@ -127,6 +127,15 @@ def test_conditions_on_several_sizes(trace_function, is_small):
         trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
 
 
+def test_a_condition_behind_another(trace_function):
+    def forward(self, x):
+        return x * 2 if x.shape[0] == 1 and x.shape[1] > 16 else x
+
+    shapes = {"x": {0: Dim("a", min=1, max=12), 1: Dim("b", min=2, max=64)}}
+    with pytest.raises(TraceError, match="where a_?=1, b_?=64, output0 differs"):
+        trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
+
+
 @pytest.mark.parametrize("low", [1, 2])
 @pytest.mark.parametrize("example", [torch.zeros(4, 6), torch.ones(4, 6, dtype=torch.int64)])
 def test_examples_of_equal_numbers(trace_function, example, low):
