@@ -7,7 +7,7 @@ leaves no guard. Both run once more on elements of the example inputs.
 import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import ones, with_ones
 from aotpack.trace.operators.random import Example
 
+Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor]], None]
 _MOST_CASES = 512
 _LARGE = 128  # sizes beside those of 1
 _ADVICE = (
@@ -32,8 +33,10 @@ _ADVICE = (
 )
 
 
-def check_smallest(call: Call, branches: Iterable[Branch]) -> None:
+def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) -> None:
     """Refuse a program that departs from the model where a dynamic size is 1.
+
+    ``compare`` takes a call and its results, for the comparison with further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
     are tried too. Sizes at which eager refuses the inputs show nothing.
@@ -47,8 +50,8 @@ def check_smallest(call: Call, branches: Iterable[Branch]) -> None:
     try:
         for values in (*ones(signature.sizes, example), *_departing(call, branches, example)):
             case = ", ".join(f"{name}={value}" for name, value in values.items())
-            if not _check(_resized(call, values, _varied), case):
-                _check(_resized(call, values, _same), case)
+            if not _check(_resized(call, values, _varied), case, compare):
+                _check(_resized(call, values, _same), case, compare)
     finally:
         before.restore()
 
@@ -90,13 +93,13 @@ def _symbols(call: Call) -> dict[str, Any]:
     return found
 
 
-def _check(call: Call, case: str) -> bool:
+def _check(call: Call, case: str, compare: Comparison) -> bool:
     """Refuse a departure; False where eager refuses the inputs."""
     try:
         eager = call.run()
     except TraceError:
         return False
-    check_export(call, eager, f"where {case},", _ADVICE)
+    compare(call, check_export(call, eager, f"where {case},", _ADVICE))
     return True
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import sympy
 import torch
 from torch import nn
 
 from aotpack.trace.source import is_user_file
 
+_QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _LAYERS = str(Path(nn.__file__).parent)
 
 
@@ -37,21 +39,28 @@ class Branches:
     """Inside the block, conditions that the model and torch's layers ask for are ``found``."""
 
     found: dict[tuple[str, bool], Branch] = field(default_factory=dict)
-    _before: Any = None
+    _before: list[tuple[type, str, Any]] = field(default_factory=list)
 
     def __enter__(self) -> "Branches":
-        before = self._before = torch.SymBool.__bool__
+        for kind, name in _QUESTIONS:
+            before = getattr(kind, name)
+            self._before.append((kind, name, before))
+            setattr(kind, name, self._noted(before))
+        return self
 
-        def asked(condition: torch.SymBool) -> bool:
-            answer = bool(before(condition))  # type: ignore[no-untyped-call]
+    def _noted(self, before: Any) -> Any:
+        """A method that asks for a truth, and notes it."""
+
+        def asked(condition: Any) -> Any:
+            answer = before(condition)
             file = sys._getframe(1).f_code.co_filename
-            if is_user_file(file) or file.startswith(_LAYERS):
+            if file.startswith((_LAYERS, "<")) or is_user_file(file):
                 expr = condition.node.expr
-                self.found.setdefault((str(expr), answer), Branch(expr, answer))
+                expr = sympy.Ne(expr, 0) if isinstance(condition, torch.SymInt) else expr
+                self.found.setdefault((str(expr), bool(answer)), Branch(expr, bool(answer)))
             return answer
 
-        torch.SymBool.__bool__ = asked  # type: ignore[method-assign]
-        return self
+        return asked
 
     def __exit__(
         self,
@@ -59,7 +68,8 @@ class Branches:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        torch.SymBool.__bool__ = self._before  # type: ignore[method-assign]
+        while self._before:
+            setattr(*self._before.pop())
 
 
 def broken(

@@ -82,7 +82,10 @@ class Ways:
         found: Sequence[Any] = eager
         if self.is_exported_here:
             found = check_export(call, eager)
-            check_smallest(call, self.branches)
-        if not why_not_compared(self.program):
-            check_decomposed(self.exported, self.program, example, signature, found)
+            check_smallest(call, self.branches, self._compare_decomposed)
+        self._compare_decomposed(call, found)
         return eager
+
+    def _compare_decomposed(self, call: Call, found: Sequence[Any]) -> None:
+        if not why_not_compared(self.program):
+            check_decomposed(self.exported, self.program, call.example, call.signature, found)

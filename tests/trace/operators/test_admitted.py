@@ -114,6 +114,8 @@ def test_one_of_two_sizes(trace_function):
         lambda x: x.numel() == 2,
         lambda x: x.shape[0] + x.shape[1] == 3,
         lambda x: 1 < x.numel() <= 3,
+        lambda x: not x.numel() - 2,
+        lambda x: int(x.numel() == 2),
     ],
 )
 def test_conditions_on_several_sizes(trace_function, is_small):
@@ -124,6 +126,20 @@ def test_conditions_on_several_sizes(trace_function, is_small):
 
     shapes = {"x": {0: Dim("a", min=1, max=12), 1: Dim("b", min=2, max=24)}}
     with pytest.raises(TraceError, match="where a_?=1, b_?=[23], output0 differs"):
+        trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
+
+
+def test_a_view_of_one_column_is_written(trace_function):
+    """In eager ``contiguous`` and ``flatten`` are views of a column of one element a row."""
+
+    def forward(self, x):
+        z = x * 2
+        y = z[:, 0].contiguous()
+        y += 1
+        return z, y
+
+    shapes = {"x": {1: Dim("a", min=1, max=12)}}
+    with pytest.raises(TraceError, match="another function than the model"):
         trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
 
 
