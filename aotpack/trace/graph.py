@@ -24,7 +24,8 @@ from aotpack.trace.diagnostics.guards import check_guards, check_shapes
 from aotpack.trace.dynamic import LeafSpec
 from aotpack.trace.operators.admitted import check_calls
 from aotpack.trace.operators.assertions import flags_of
-from aotpack.trace.operators.counted import find_counted, with_counted
+from aotpack.trace.operators.counted.bindings import find_counted
+from aotpack.trace.operators.counted.conditions import with_counted
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of

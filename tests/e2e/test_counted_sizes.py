@@ -285,3 +285,71 @@ def test_sums_of_products_over_no_rows_are_zero() -> None:
     for mask in (full, ~full, full & ~full, full):
         for ours, eager in zip(model(x, wide, mask), Gram()(x, wide, mask), strict=True):
             torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+
+
+def four(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    """A number that has to be 4."""
+    k = n.item()
+    torch._check(k == 4)
+    return x[:k] * k
+
+
+FLAT, FOUR = torch.randn(6), torch.tensor([1, 0, 1, 1, 0, 1])
+PINNED: list[tuple[Callable[..., Any], torch.Tensor, torch.Tensor, str]] = [
+    (lambda x, n: (x[n > 0] + x[:4], x[n > 0] * 2), FOUR, FOUR * 0, "size u0 0; accepted: 4"),
+    (lambda x, n: x[n > 0].view(2, 2), FOUR, FOUR * 0 + 1, "size u0 6; accepted: 4"),
+    (lambda x, n: x[n > 0].split([1, 3]), FOUR, FOUR * 0, "size u0 0; accepted: 4"),
+    (lambda x, n: x.masked_select(n > 0) @ x[:4], FOUR, FOUR * 0, "size u0 0; accepted: 4"),
+    (lambda x, n: n.nonzero() * x[:4, None], FOUR, FOUR * 0, "size u0 0; accepted: 4"),
+    (lambda x, n: x[None, :, None][:, n > 0] + x[:4, None], FOUR, FOUR * 0, "u0 0; accepted: 4"),
+    (lambda x, n: n.unique() + x[:2], FOUR, FOUR * 0, "size u0 1; accepted: 2"),
+    (lambda x, n: n.unique_consecutive() + x[:5], FOUR, FOUR * 0, "size u0 1; accepted: 5"),
+    (lambda x, n: x.repeat_interleave(n) + x[:4], FOUR, FOUR * 3, "size u0 12; accepted: 4"),
+    (lambda x, n: n.bincount() + x[:2], FOUR, FOUR * 2, "size u0 3; accepted: 2"),
+    (
+        four,
+        torch.tensor(4),
+        torch.tensor(3),
+        "size u0 3; accepted: 4",
+    ),
+]
+
+
+@pytest.mark.row("S:A13")
+@pytest.mark.parametrize(("function", "good", "bad", "message"), PINNED)
+def test_counts_that_meet_a_size_have_to_be_it(
+    function: Callable[..., Any], good: torch.Tensor, bad: torch.Tensor, message: str
+) -> None:
+    model = aotpack.compile(Function(function, 2), (FLAT, good), target="cpu")
+    torch.testing.assert_close(model(FLAT, good), function(FLAT, good))
+    with pytest.raises(AssertionFailed, match=message):
+        model(FLAT, bad)
+
+
+@pytest.mark.row("S:A13")
+def test_counts_that_meet_a_dynamic_size() -> None:
+    def added(x: torch.Tensor, n: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[n > 0] + y
+
+    shapes = ({}, {}, {0: Dim("length", min=2, max=6)})
+    compiled = compile_all(Function(added, 3), (FLAT, FOUR, FLAT[:4]), dynamic_shapes=shapes)
+    agree(compiled, (FLAT, FOUR, FLAT[:4]))
+    agree(compiled, (FLAT, FOUR * 0 + 1, FLAT))
+    for model in compiled.models.values():
+        with pytest.raises(AssertionFailed, match="length = 5, u0 = 4; accepted: .* u0 == length"):
+            model(FLAT, FOUR, FLAT[:5])
+
+
+class Own(nn.Module):
+    """A body whose own count meets a size."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return torch.cond(
+            x.sum() > 0, lambda x, n: x[n > 0] + x[:4], lambda x, n: x[:4] - 1, (x, n)
+        )
+
+
+@pytest.mark.row("S:A13")
+def test_bodies_do_not_count_for_a_size() -> None:
+    with pytest.raises(AotpackError, match="a branch or loop counts elements of its own"):
+        aotpack.compile(Own(), (FLAT, FOUR), target="cpu")

@@ -11,9 +11,10 @@ def check_counted(signature: Signature, new: Collection[str], sizes: Mapping[str
     """Raise AssertionFailed if a ``new`` size leaves its range, or ``sizes`` break a condition."""
     for size in signature.counted:
         if size.name in new and not size.low <= sizes[size.name] <= size.high:
+            accepted = f"{size.low} to {size.high}" if size.low < size.high else str(size.low)
             raise AssertionFailed(
                 f"calling {signature.name}: the data make the size {size.name} "
-                f"{sizes[size.name]}; accepted: {size.low} to {size.high}\n  {size.place}"
+                f"{sizes[size.name]}; accepted: {accepted}\n  {size.place}"
             )
     for condition in signature.conditions:
         names = {*condition.holds.names}

@@ -23,7 +23,8 @@ from aotpack.trace.operators.assertions import (
 )
 from aotpack.trace.operators.complex_calls import ComplexReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
-from aotpack.trace.operators.counted import Counted
+from aotpack.trace.operators.counted.bindings import Counted
+from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.position_rules import Steps, check
 from aotpack.trace.operators.positions import rules_of
 from aotpack.trace.sizes import Sizes
@@ -92,7 +93,8 @@ class OperatorReader(ComplexReader):
         asked = without_repeats(
             [n for n in graph.nodes if is_assertion(n) and self._is_data(n.args[0], known)]
         )
-        live = self._live([*results, *asked], known)
+        held = [node for node in self._counted.pinned if node.graph is graph]
+        live = self._live([*results, *asked, *held], known)
         self.counting |= self._counted.bindings.keys() & live
         return tuple(made for node in graph.nodes if node in live for made in self._read(node))
 
@@ -225,6 +227,8 @@ class OperatorReader(ComplexReader):
         return made
 
     def _counts(self, node: fx.Node) -> tuple[Var, ...]:
+        if node not in self._counted.bindings and pinned(node, self._counted.bindings) is not None:
+            raise UnsupportedError("a branch or loop counts elements of its own; count them before")
         return tuple(one.size for one in self._counted.bindings.get(node, ()))
 
     def _number(self, node: fx.Node) -> GraphNode:

@@ -7,7 +7,7 @@ integer argument stays a tensor on the device, and no call waits for it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -25,9 +25,9 @@ from aotpack.ir.symbolic.integers import (
     minimum,
     product,
 )
-from aotpack.stages import CountedSize, Signature, SizeCondition
-from aotpack.trace.operators.assertions import is_assertion, nearest_source, reads_number
+from aotpack.trace.operators.assertions import reads_number
 from aotpack.trace.operators.control import COND, CONTROL, part_of, part_results
+from aotpack.trace.operators.counted.pinned import Pinned, pinned
 from aotpack.trace.sizes import Sizes, symbols_in, unused_name
 
 _AT_DATA = frozenset({"aten.select.int"})  # their integers may be tensors on the device
@@ -48,12 +48,16 @@ class Binding:
     dimension: int | None
 
 
+_Bindings: TypeAlias = Mapping[fx.Node, tuple[Binding, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The calls that yield sizes, and the call behind each symbol."""
+    """The calls that yield sizes, the call behind each symbol, and those without a symbol."""
 
-    bindings: Mapping[fx.Node, tuple[Binding, ...]]
+    bindings: _Bindings
     sources: Mapping[str, fx.Node]
+    pinned: tuple[fx.Node, ...]
 
     def behind(self, node: fx.Node) -> Iterator[fx.Node]:
         """The calls that yield the sizes in a node's value."""
@@ -70,6 +74,7 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
     found = replace(sizes, variables=variables)
     used = _used_as_sizes(program.graph)
     outside: set[str] = set()
+    held: list[fx.Node] = []
     for node in program.graph.nodes:
         if node.target is COND:
             _define_agreed(node, found)
@@ -82,61 +87,30 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
             if str(node.target) == _SLICE:
                 found.defined[str(symbol)] = _length(node, found)
                 continue
-            name = unused_name(f"u{len(sources)}", taken | {v.name for v in variables.values()})
+            name = _unused(bindings, taken, found)
             size = _ranged(name, program.range_constraints.get(symbol), _most(node, found))
             variables[str(symbol)], sources[str(symbol)] = size, node
             bindings[node] = (*bindings.get(node, ()), Binding(size, *place))
+        one = pinned(node, (*bindings, *sources.values())) if node not in bindings else None
+        if one is not None:
+            size = _pinned_size(one, found, taken, bindings)
+            bindings[node] = (Binding(size, 0, one.dimension),)
+            held.append(node)
     found = replace(found, counted=frozenset(sources), outside=frozenset(outside))
-    return found, Counted(bindings, sources)
+    return found, Counted(bindings, sources, tuple(held))
 
 
-def with_counted(
-    signature: Signature, graph: fx.Graph, sizes: Sizes, counted: Counted, live: set[fx.Node]
-) -> Signature:
-    """The signature with the sizes that the ``live`` calls yield, and the conditions on them."""
-    found = tuple(
-        CountedSize(binding.size, _described(node))
-        for node, bindings in counted.bindings.items()
-        if node in live
-        for binding in bindings
-    )
-    conditions = _conditions(graph, sizes, counted, live)
-    return replace(signature, counted=found, conditions=conditions)
+def _unused(bindings: _Bindings, taken: set[str], sizes: Sizes) -> str:
+    """A name for the next size."""
+    own = [one.size.name for each in bindings.values() for one in each]
+    known = {*own, *(variable.name for variable in sizes.variables.values())}
+    return unused_name(f"u{len(own)}", taken | known)
 
 
-def _conditions(
-    graph: fx.Graph, sizes: Sizes, counted: Counted, live: set[fx.Node]
-) -> tuple[SizeCondition, ...]:
-    """What the program asserts of the sizes that ``live`` calls yield, beside their ranges."""
-    found: dict[Int, SizeCondition] = {}
-    for node in graph.nodes:
-        if not is_assertion(node) or not isinstance(node.args[0], fx.Node):
-            continue
-        value = node.args[0].meta.get("val")
-        known = [counted.sources[one] for one in symbols_in(value) & sizes.counted]
-        if isinstance(value, torch.SymBool) and known and live.issuperset(known):
-            holds = sizes.truth(value)
-            if holds.constant != 1 and sizes.knows(value):
-                made = SizeCondition(holds, sizes.stated(value), _described(node))
-                found.setdefault(holds, made)
-    return (*found.values(), *_dimensions(sizes, counted, live))
-
-
-def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[SizeCondition]:
-    """Results whose dimension torch expresses by other sizes, which an assertion made equal."""
-    for node, found in counted.bindings.items():
-        for binding in found if node in live else ():
-            if binding.dimension is None:
-                continue
-            values = node.meta["val"]
-            value = values[binding.output] if isinstance(values, (tuple, list)) else values
-            shown = sizes.convert(value.shape[binding.dimension])
-            if shown != Int.of(binding.size):
-                yield SizeCondition(
-                    sizes.equal(Int.of(binding.size), shown),
-                    f"{binding.size} == {shown}",
-                    _described(node),
-                )
+def _pinned_size(one: Pinned, sizes: Sizes, taken: set[str], bindings: _Bindings) -> Var:
+    """The size of a count that has to be what torch.export puts in its place."""
+    low, high = bounds_of(sizes.convert(one.value))
+    return Var(_unused(bindings, taken, sizes), int(low), int(high))
 
 
 def _define_agreed(node: fx.Node, sizes: Sizes) -> None:
@@ -168,11 +142,6 @@ def _length(node: fx.Node, sizes: Sizes) -> Int:
 
     first, last = clamped(start, Int.of(0)), clamped(end, size)
     return ceil_div(maximum(0, last - first), sizes.convert(step))
-
-
-def _described(node: fx.Node) -> str:
-    source = nearest_source(node)
-    return f"{node.target} at {source}" if source else str(node.target)
 
 
 def _place(node: fx.Node, path: Any) -> tuple[int, int | None] | None:
