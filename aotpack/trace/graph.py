@@ -27,6 +27,7 @@ from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.counted.bindings import find_counted
 from aotpack.trace.operators.counted.conditions import with_counted
 from aotpack.trace.operators.operators import OperatorReader
+from aotpack.trace.operators.strided import check_strided
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.tree import check_counters, children_of, leaf_of, tree_of
@@ -100,6 +101,7 @@ def _check_results(
 ) -> None:
     """Check that results have their shapes for all admitted sizes."""
     check_shapes(name, tuple(every_node(nodes)), inputs)
+    check_strided(name, program, sizes)
     check_calls(name, program, sizes)
 
 

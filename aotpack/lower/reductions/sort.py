@@ -13,7 +13,7 @@ from aotpack.lower.context import Context, Index, Scalar, is_empty
 from aotpack.lower.reductions.reduction import Reduced, max_dim, over, reduce_to
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
-from aotpack.lower.values import apply, cast, constant, position, where
+from aotpack.lower.values import apply, cast, constant, guarded, position, where
 from aotpack.stages import Ref
 
 
@@ -152,16 +152,24 @@ def nanmedian_dim(c: Context, self: Ref, dim: int, keepdim: bool = False) -> Non
 def median(c: Context, self: Ref) -> None:
     if not _without_elements(c, self):
         flat, rows = flat_rows(c, self)
-        place = _median_place(c, flat, rows)
-        c.pointwise(c.result(), lambda outer: rows.value(outer, place(outer)))
+        _write_middle(c, rows, _median_place(c, flat, rows))
 
 
 @lowering("aten.nanmedian.default")
 def nanmedian(c: Context, self: Ref) -> None:
     if not _without_elements(c, self):
         flat, rows = flat_rows(c, self)
-        place = _nanmedian_place(c, flat, rows)
-        c.pointwise(c.result(), lambda outer: rows.value(outer, place(outer)))
+        _write_middle(c, rows, _nanmedian_place(c, flat, rows))
+
+
+def _write_middle(c: Context, rows: SortedRows, place: Callable[[Index], Int]) -> None:
+    """Write the middle of all elements; NaN where there is none, which calls refuse of integers."""
+    is_sure = known_le(1, rows.length) or not c.dtype(c.result()).is_float
+    has_some = [] if is_sure else [apply("gt", position(rows.length), 0)]
+    nothing = constant(0 if is_sure else float("nan"), c.dtype(rows.values).compute)
+    c.pointwise(
+        c.result(), lambda outer: guarded(has_some, rows.value(outer, place(outer)), nothing)
+    )
 
 
 def _without_elements(c: Context, self: Ref) -> bool:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.symbolic.facts import known_le
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar, Shape, is_empty
 from aotpack.lower.elementwise.pointwise import constant_power, result_dtype
 from aotpack.lower.reductions.reduction import Dims, Element, Reduced, count_of, finished, over
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant, where
+from aotpack.lower.values import apply, cast, constant, position, where
 from aotpack.stages import Arg, Ref
 
 Args = Callable[[Index, Index], tuple[Value, ...]]
@@ -41,7 +42,10 @@ def write_mean(c: Context, target: Ref, mean: Ref, reduced: Reduced, args: Args)
         found = c.load(mean, index)
         is_finite = apply("eq", apply("sub", found, found), 0)
         summed = apply("div", c.load(total, index), count_of(reduced, state))
-        return where(is_finite, found, summed)
+        mean_of_some = where(is_finite, found, summed)
+        if known_le(1, reduced.count):
+            return mean_of_some
+        return where(apply("gt", position(reduced.count), 0), mean_of_some, summed)
 
     nothing = constant(math.nan, state)
     c.pointwise(target, (lambda index: nothing) if is_empty(reduced.inner) else value)

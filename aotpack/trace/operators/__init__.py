@@ -2,8 +2,8 @@
 
 ``operators`` (FX calls -> graph nodes), ``complex_calls``, ``control`` and ``bodies`` (branches
 and loops), ``assertions``, ``counted`` (sizes that data decide), ``admitted`` (calls on other
-sizes), ``positions`` and ``position_rules`` (index checks), ``state`` (constants that change),
-``decompositions``, ``copies``, ``layouts``, ``windows``, ``registered`` (the user's lowerings);
-replaced while exporting: ``answers`` (checks of data), ``random``, ``recurrent`` (LSTM, GRU, RNN
-as loops), ``streams``.
+sizes), ``positions`` and ``position_rules`` (index checks), ``strided`` (views by strides),
+``state`` (constants that change), ``decompositions``, ``copies``, ``layouts``, ``windows``,
+``registered`` (the user's lowerings); replaced while exporting: ``answers`` (checks of data),
+``random``, ``recurrent`` (LSTM, GRU, RNN as loops), ``streams``.
 """

@@ -34,8 +34,13 @@ _ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
     for name in (
         *("slice_scatter.default", "select_scatter.default", "diagonal_scatter.default"),
         *("index_put.default", "_unsafe_index_put.default", "index_put_.default"),
-        *("as_strided.default", "as_strided_scatter.default", "copy.default"),
-        *("scatter.src", "scatter.value", "scatter_add.default", "masked_scatter.default"),
+        *(
+            "copy.default",
+            "scatter.src",
+            "scatter.value",
+            "scatter_add.default",
+            "masked_scatter.default",
+        ),
         *("index_add.default", "index_copy.default", "index_fill.int_Scalar"),
     )
 )

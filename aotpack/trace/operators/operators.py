@@ -27,6 +27,7 @@ from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.position_rules import Steps, check
 from aotpack.trace.operators.positions import rules_of
+from aotpack.trace.operators.strided import BY_STRIDES
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.triton.triton_kernels import is_launch, read_launch
@@ -43,11 +44,6 @@ _SAME_VALUE = {
 _CONTROL_FLOW = "it takes functions; of such operators cond, map, scan and while_loop are accepted"
 _HIGHER_ORDER = {  # why operators on functions or text are not accepted
     "inline_asm_elementwise": "assembly is for one kind of GPU; torch's operators are accepted",
-}
-_BY_STRIDES = {
-    "aten.as_strided.default",
-    "aten.as_strided_copy.default",
-    "aten.as_strided_scatter.default",
 }
 
 
@@ -161,7 +157,7 @@ class OperatorReader(ComplexReader):
             raise UnsupportedError(_HIGHER_ORDER.get(_operator(node), _CONTROL_FLOW))
         if schema.is_mutable:
             raise UnsupportedError("it changes its argument in place")
-        if str(node.target) in _BY_STRIDES and not _is_row_major(node.args[0]):
+        if str(node.target) in BY_STRIDES and not _is_row_major(node.args[0]):
             raise UnsupportedError("strides are accepted in a contiguous tensor that is no view")
         name = self.unused(node.name)
         self._refs[node] = Ref(name)

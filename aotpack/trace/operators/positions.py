@@ -17,13 +17,19 @@ def rules_of(node: fx.Node) -> list[Rule]:
     find = _FINDERS.get(str(node.target).rpartition(".")[0])
     if find is None or not isinstance(node.target, torch._ops.OpOverload):
         return []
-    given = node.target._schema.arguments
-    arguments = {one.name: one.default_value for one in given if one.has_default_value()}
-    arguments |= dict(zip((one.name for one in given), node.args, strict=False))
-    arguments |= node.kwargs
+    arguments = arguments_of(node)
     if str(node.target) == "aten.masked_scatter.default":
         arguments["shape"] = node.meta["val"].shape
     return list(find(arguments))
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """The arguments of an operator's call by name, those that are left out too."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    given = node.target._schema.arguments
+    arguments = {one.name: one.default_value for one in given if one.has_default_value()}
+    arguments |= dict(zip((one.name for one in given), node.args, strict=False))
+    return arguments | node.kwargs
 
 
 def _shape(node: Any) -> Any:

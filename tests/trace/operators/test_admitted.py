@@ -49,10 +49,6 @@ FIXED = {
         lambda self, x: x.clone().index_put_((torch.tensor([1]),), torch.ones(4)),
         "index_put.default fails: shape mismatch",
     ),
-    "memory": (
-        lambda self, x: x.relu().as_strided((2, 4), (4, 1)),
-        "as_strided.default fails: setStorage",
-    ),
 }
 BRANCHES = {
     "a branch": (branch, "output0 differs by"),

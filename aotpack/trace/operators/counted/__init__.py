@@ -1,5 +1,5 @@
 """Sizes that data decide.
 
 ``bindings`` (the calls that yield them), ``pinned`` (counts that torch.export replaces),
-``conditions`` (what calls of the package check).
+``demands`` (of operators), ``conditions`` (what calls of the package check).
 """

@@ -85,7 +85,9 @@ def find_counted(program: ExportedProgram, sizes: Sizes, taken: set[str]) -> tup
             if place is None or (place[1] is None and str(symbol) not in used):
                 continue
             if str(node.target) == _SLICE:
-                found.defined[str(symbol)] = _length(node, found)
+                source, dim, start, end, step = _slice(node)
+                length = length_of_slice(source, dim, start, end, step, found)
+                found.defined[str(symbol)] = length
                 continue
             name = _unused(bindings, taken, found)
             size = _ranged(name, program.range_constraints.get(symbol), _most(node, found))
@@ -128,10 +130,15 @@ def _define_agreed(node: fx.Node, sizes: Sizes) -> None:
                 sizes.defined[str(symbol)] = first
 
 
-def _length(node: fx.Node, sizes: Sizes) -> Int:
+def _slice(node: fx.Node) -> tuple[Any, ...]:
+    """What is sliced, along which dimension, from where to where, and in which steps."""
+    return (*node.args, *(0, 0, None, None, 1)[len(node.args) :])
+
+
+def length_of_slice(
+    source: fx.Node, dim: int, start: Any, end: Any, step: Any, sizes: Sizes
+) -> Int:
     """The length of a slice; ends may count from the end of the dimension, and lie outside."""
-    given: list[Any] = [*node.args, *(0, 0, None, None, 1)[len(node.args) :]]
-    source, dim, start, end, step = given
     size = sizes.convert(source.meta["val"].shape[dim])
 
     def clamped(place: Any, default: Int) -> Int:
