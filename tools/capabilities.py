@@ -87,7 +87,7 @@ def read_book(path: Path) -> Book:
     notes = {state: data.get(state, {}) for state in ("open", "design", "refused")}
     planted = path.with_name("faults.toml")
     found = tomllib.loads(planted.read_text())["fault"] if planted.exists() else ()
-    return Book(tuple(sections), notes, frozenset(fault["row"] for fault in found))
+    return Book(tuple(sections), notes, frozenset(row for fault in found for row in fault["rows"]))
 
 
 # --- markers in tests and sources ----------------------------------------------------------------

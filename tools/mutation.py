@@ -5,7 +5,7 @@
     python -m tools.mutation --row S:B5
 
 Each fault runs in a process of its own; no file changes. A test that breaks off or hangs has not
-noticed: it must fail.
+noticed: it must fail, and pass without the fault.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -35,17 +36,22 @@ COMMON = (
 )
 """What most tests import: the process before the parts imports it once."""
 FAILED = int(pytest.ExitCode.TESTS_FAILED)
+PASSED = int(pytest.ExitCode.OK)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """In ``file`` of the package, ``new`` stands for ``old``, and ``test`` must fail."""
+    """In ``file`` of the package, ``new`` stands for ``old``; ``test``, of all rows, must fail."""
 
-    row: str
+    rows: tuple[str, ...]
     file: str
     old: str
     new: str
     test: str
+
+    @property
+    def of(self) -> str:
+        return ", ".join(self.rows)
 
     @property
     def path(self) -> Path:
@@ -55,7 +61,7 @@ class Fault:
         """The module with the fault."""
         text = self.path.read_text()
         if text.count(self.old) != 1:
-            raise ValueError(f"{self.row}: {self.file} has {text.count(self.old)} of {self.old!r}")
+            raise ValueError(f"{self.of}: {self.file} has {text.count(self.old)} of {self.old!r}")
         return text.replace(self.old, self.new)
 
 
@@ -67,29 +73,40 @@ def prepare() -> None:
 
 def read_faults(path: Path = FAULTS) -> tuple[Fault, ...]:
     """The faults, as written in the data file."""
-    return tuple(Fault(**one) for one in tomllib.loads(path.read_text())["fault"])
+    found = tomllib.loads(path.read_text())["fault"]
+    return tuple(Fault(**{**one, "rows": tuple(one["rows"])}) for one in found)
 
 
 def is_noticed(fault: Fault) -> bool:
-    """True if the test fails with the fault, in a process that has not imported the package."""
-    source = fault.source()
+    """True if the test fails with the fault, and passes without it."""
+    return _outcome(fault.test, fault.path, fault.source()) == FAILED and passes(fault.test)
+
+
+@cache
+def passes(test: str) -> bool:
+    """True if the test passes in the package as it is: one that always fails notices nothing."""
+    return _outcome(test) == PASSED
+
+
+def _outcome(test: str, path: Path | None = None, source: str = "") -> int:
+    """The exit code of the test, in a process that has not imported the package."""
     child = os.fork()
     if child == 0:
-        os._exit(_failing(fault, source))
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status == FAILED
+        os._exit(_run(test, path, source))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _failing(fault: Fault, source: str) -> int:
-    """Run the test with the fault; its exit code."""
+def _run(test: str, path: Path | None, source: str) -> int:
+    """Run the test, with a module's other source if there is a path; its exit code."""
     signal.alarm(LONGEST)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     os.chdir(ROOT)
-    _plant(fault.path, source)
+    if path is not None:
+        _plant(path, source)
     options = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly")
-    return int(pytest.main([f"tests/{fault.test}", *options]))
+    return int(pytest.main([str(ROOT / "tests" / test), *options]))
 
 
 def _plant(path: Path, source: str) -> None:
@@ -110,13 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--of", type=int, default=1, help="the number of parts")
     parser.add_argument("--row", help="the faults of one row")
     options = parser.parse_args(arguments)
-    every = [fault for fault in read_faults() if options.row in (None, fault.row)]
+    every = [fault for fault in read_faults() if options.row in (None, *fault.rows)]
     chosen = every[options.part % options.of :: options.of]
     if chosen:
         prepare()
     missed = [fault for fault in chosen if not is_noticed(fault)]
     for fault in missed:
-        print(f"{fault.row}: {fault.test} does not notice {fault.new!r} in {fault.file}")
+        print(f"{fault.of}: {fault.test} does not notice {fault.new!r} in {fault.file}")
     print(f"{len(chosen) - len(missed)} of {len(chosen)} faults are noticed")
     return 1 if missed or not chosen else 0
 

@@ -31,7 +31,7 @@ def test_sums(case):
 """
 
 
-FAULTS = '[[fault]]\nrow = "S:B3"\n'
+FAULTS = '[[fault]]\nrows = ["S:B3"]\n'
 
 
 def tree(

@@ -4,12 +4,13 @@ import datetime
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tools import capabilities
 from tools.capabilities import ROOT
-from tools.mutation import read_faults
+from tools.mutation import is_noticed, read_faults
 
 FAULTS = read_faults()
 ONE_A_DAY = str(datetime.datetime.now(tz=datetime.UTC).timetuple().tm_yday % len(FAULTS))
@@ -25,14 +26,26 @@ def test_each_fault_is_of_a_row_and_of_its_test() -> None:
     rows = capabilities.read_book(ROOT / "tests/capabilities/rows.toml").rows
     found = capabilities.tests_by_row(ROOT / "tests")
     for fault in FAULTS:
-        assert fault.row in rows, fault.row
-        assert fault.test in found.of(rows[fault.row]), fault
+        assert fault.rows, fault
+        for row in fault.rows:
+            assert row in rows, row
+            assert fault.test in found.of(rows[row]), fault
         assert compile(fault.source(), fault.file, "exec")
 
 
 def test_todays_fault_is_noticed() -> None:
     done = run("--part", ONE_A_DAY, "--of", str(len(FAULTS)))
     assert (done.returncode, done.stdout) == (0, "1 of 1 faults are noticed\n"), done.stderr
+
+
+def test_a_test_that_always_fails_notices_nothing(tmp_path: Path) -> None:
+    failing = tmp_path / "test_failing.py"
+    failing.write_text("def test_fails() -> None:\n    raise AssertionError\n")
+    assert not is_noticed(replace(FAULTS[0], test=str(failing)))
+
+
+def test_a_test_that_is_not_there_notices_nothing() -> None:
+    assert not is_noticed(replace(FAULTS[0], test="ir/test_program.py::test_gone"))
 
 
 def test_no_faults_are_no_success() -> None:
