@@ -75,21 +75,32 @@ class UnrolledRow(Walk):
         assert isinstance(operation, Reduction)
         monoid, kind = TRITON_MONOIDS[operation.kind], operation.args[0].dtype
         element = builder.bound(member, operation.args[0])
-        value = _text(builder, Rewriter({builder.kernel.axes[1]: place})(element), operation.kind)
+        element = Rewriter({builder.kernel.axes[1]: place})(element)
+        product = _padded_product(builder, element) if operation.kind == "sum" else None
+        value = builder.emitter.value(element) if product is None else _text(builder, *product)
         texts = (text.format(value, type=TRITON_TYPES[kind]) for text in monoid.lift)
-        lifted = [reductions.named(builder, text) for text in texts]
-        if not states:
-            return lifted
-        return reductions.combined(builder, builder.emitter.region, monoid, states, lifted)
+        made = [reductions.named(builder, text) for text in texts]
+        if states:
+            made = reductions.combined(builder, builder.emitter.region, monoid, states, made)
+        return made if product is None else _where_it_counts(builder, product, made, states)
 
 
-def _text(builder: LoopBuilder, element: Value, kind: str) -> str:
-    """The text of an element; a product of an image's padding and a weight needs no selection."""
-    product = _padded_product(builder, element) if kind == "sum" else None
-    if product is None:
-        return builder.emitter.value(element)
-    image, weight, condition = product
+def _text(builder: LoopBuilder, image: Load, weight: Load, condition: Value) -> str:
+    """The product of a weight, which all lanes load, and an image or its padding."""
     return f"({builder.emitter.padded(image, condition)} * {builder.emitter.value(weight)})"
+
+
+def _where_it_counts(
+    builder: LoopBuilder, product: tuple[Load, Load, Value], sums: list[str], before: list[str]
+) -> list[str]:
+    """The sum with a product where there is an image, and the sum before it elsewhere.
+
+    Padding times an infinite weight is not 0. To choose among sums is one instruction with the
+    addition: it has a predicate.
+    """
+    condition = builder.emitter.value(product[2])
+    (after,), old = sums, (before or ["0.0"])[0]
+    return [reductions.named(builder, f"tl.where({condition}, {after}, {old})")]
 
 
 def _padded_product(builder: LoopBuilder, element: Value) -> tuple[Load, Load, Value] | None:

@@ -84,7 +84,6 @@ def test_a_lane_loads_what_its_windows_share_once(case: str, loads: int) -> None
     text = window_of(model, *shape)
     assert text.count("tl.load(conv2d_ptr + ") == loads
     assert text.count("tl.load(conv2d_weight_ptr + ") == 9
-    assert "tl.where(" not in text
 
 
 def test_channels_of_a_group_share_their_window() -> None:
@@ -135,6 +134,18 @@ def test_a_factor_that_may_not_exist_is_read_where_there_is_an_image() -> None:
     module, x = Correlated(), torch.randn(2, 8, 50)
     model = aotpack.compile(module, (x,), target="interpreter")
     torch.testing.assert_close(model(x), module(x))
+
+
+@pytest.mark.parametrize("factor", [torch.inf, -torch.inf, torch.nan, 0.0, 3.0])
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_padding_adds_nothing_whatever_the_factor(factor: float, target: str) -> None:
+    class Pooled(nn.Module):
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            return F.avg_pool2d(x * scale, 3, 1, 1)
+
+    module, x, scale = Pooled(), torch.rand(1, 2, 6, 5) + 0.5, torch.tensor(factor)
+    model = aotpack.compile(module, (x, torch.tensor(1.0)), target=target)
+    torch.testing.assert_close(model(x, scale), module(x, scale), equal_nan=True)
 
 
 @pytest.mark.parametrize("length", [1, 65, 1000])
