@@ -8,17 +8,19 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import sympy
 import torch
 from torch import nn
+from torch.fx.experimental import sym_node
 
 from aotpack.trace.source import is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _LAYERS = str(Path(nn.__file__).parent)
+_ARITHMETIC = sym_node.__file__
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,13 @@ class Branch:
         """Whether the answer is right for sizes by symbol; True where they do not decide it."""
         found = self.condition.subs(sizes)
         return not getattr(found, "is_Boolean", False) or bool(found) == self.answer
+
+
+def _asker(frame: FrameType) -> str:
+    """The file that asks; arithmetic asks for the model: ``(n == 2) * 3``."""
+    while frame.f_code.co_filename == _ARITHMETIC and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 @dataclass(slots=True)
@@ -53,7 +62,7 @@ class Branches:
 
         def asked(condition: Any) -> Any:
             answer = before(condition)
-            file = sys._getframe(1).f_code.co_filename
+            file = _asker(sys._getframe(1))
             if file.startswith((_LAYERS, "<")) or is_user_file(file):
                 expr = condition.node.expr
                 expr = sympy.Ne(expr, 0) if isinstance(condition, torch.SymInt) else expr

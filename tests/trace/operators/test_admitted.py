@@ -112,6 +112,8 @@ def test_one_of_two_sizes(trace_function):
         lambda x: 1 < x.numel() <= 3,
         lambda x: not x.numel() - 2,
         lambda x: int(x.numel() == 2),
+        lambda x: (x.numel() == 2) * 3,
+        lambda x: 3 * ((x.numel() == 2) & (x.shape[0] == 1)),
     ],
 )
 def test_conditions_on_several_sizes(trace_function, is_small):
