@@ -19,7 +19,8 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import check_export
-from aotpack.trace.diagnostics.branches import Branch, broken
+from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
+from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import ones, with_ones
 from aotpack.trace.operators.random import Example
@@ -39,19 +40,19 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
     ``compare`` takes a call and its results, for the comparison with further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
-    are tried too. Sizes at which eager refuses the inputs show nothing.
+    are tried too. Sizes at which eager refuses the inputs show nothing, unless the model raises
+    behind such a condition.
     """
     signature = call.signature
     tensors = [x for x in _leaves(call) if isinstance(x, torch.Tensor)]
     example = _sizes_of(signature, tensors)
     if any(size.name not in example for size in signature.sizes):
         return
-    before = Attributes({"": call.module})
+    before, known = Attributes({"": call.module}), tuple(branches)
     try:
-        for values in (*ones(signature.sizes, example), *_departing(call, branches, example)):
-            case = ", ".join(f"{name}={value}" for name, value in values.items())
-            if not _check(_resized(call, values, _varied), case, compare):
-                _check(_resized(call, values, _same), case, compare)
+        for values in (*ones(signature.sizes, example), *_departing(call, known, example)):
+            if not _check(_resized(call, values, _varied), values, known, compare):
+                _check(_resized(call, values, _same), values, known, compare)
     finally:
         before.restore()
 
@@ -93,12 +94,23 @@ def _symbols(call: Call) -> dict[str, Any]:
     return found
 
 
-def _check(call: Call, case: str, compare: Comparison) -> bool:
+def _check(
+    call: Call, values: Mapping[str, int], branches: Sequence[Branch], compare: Comparison
+) -> bool:
     """Refuse a departure; False where eager refuses the inputs."""
+    case = ", ".join(f"{name}={value}" for name, value in values.items())
     try:
         eager = call.run()
-    except TraceError:
-        return False
+    except TraceError as error:
+        cause, symbols = error.__cause__, _symbols(call)
+        sizes = {symbols[name]: value for name, value in values.items() if name in symbols}
+        if cause is None or not raised_behind(cause, branches, sizes):
+            return False
+        text = "\n  at ".join([f"{type(cause).__name__}: {cause}", *users_line(cause)])
+        raise TraceError(
+            f"exporting {call.signature.name}: the model raises for an admitted size, "
+            f"where {case}, {text}\n{_ADVICE}."
+        ) from error
     compare(call, check_export(call, eager, f"where {case},", _ADVICE))
     return True
 

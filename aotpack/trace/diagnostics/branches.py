@@ -4,11 +4,12 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 ``x.shape[1] == 1`` is False, and ``x.numel() >= 4`` is True for a tensor with two dynamic sizes.
 """
 
+import dis
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import sympy
@@ -20,15 +21,17 @@ from aotpack.trace.source import is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _LAYERS = str(Path(nn.__file__).parent)
+_RAISE = dis.opmap["RAISE_VARARGS"]
 _ARITHMETIC = sym_node.__file__
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A condition, a sympy expression of torch's symbols."""
+    """A condition, a sympy expression of torch's symbols; ``code`` asks for it."""
 
     condition: Any
     answer: bool
+    code: CodeType
 
     def holds(self, sizes: Mapping[Any, int]) -> bool:
         """Whether the answer is right for sizes by symbol; True where they do not decide it."""
@@ -36,18 +39,18 @@ class Branch:
         return not getattr(found, "is_Boolean", False) or bool(found) == self.answer
 
 
-def _asker(frame: FrameType) -> str:
-    """The file that asks; arithmetic asks for the model: ``(n == 2) * 3``."""
+def _asker(frame: FrameType) -> CodeType:
+    """The function that asks; arithmetic asks for the model: ``(n == 2) * 3``."""
     while frame.f_code.co_filename == _ARITHMETIC and frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_code.co_filename
+    return frame.f_code
 
 
 @dataclass(slots=True)
 class Branches:
     """Inside the block, conditions that the model and torch's layers ask for are ``found``."""
 
-    found: dict[tuple[str, bool], Branch] = field(default_factory=dict)
+    found: dict[tuple[str, bool, CodeType], Branch] = field(default_factory=dict)
     _before: list[tuple[type, str, Any]] = field(default_factory=list)
 
     def __enter__(self) -> "Branches":
@@ -62,11 +65,13 @@ class Branches:
 
         def asked(condition: Any) -> Any:
             answer = before(condition)
-            file = _asker(sys._getframe(1))
+            code = _asker(sys._getframe(1))
+            file = code.co_filename
             if file.startswith((_LAYERS, "<")) or is_user_file(file):
                 expr = condition.node.expr
                 expr = sympy.Ne(expr, 0) if isinstance(condition, torch.SymInt) else expr
-                self.found.setdefault((str(expr), bool(answer)), Branch(expr, bool(answer)))
+                branch = Branch(expr, bool(answer), code)
+                self.found.setdefault((str(expr), branch.answer, code), branch)
             return answer
 
         return asked
@@ -88,3 +93,19 @@ def broken(
     tried = list(cases)
     for branch in branches:
         yield from [sizes for sizes in tried if not branch.holds(sizes)][:1]
+
+
+def raised_behind(
+    error: BaseException, branches: Iterable[Branch], sizes: Mapping[Any, int]
+) -> bool:
+    """Whether code raises an error that asks for a condition whose answer is another for ``sizes``.
+
+    What operators raise does not count, which may be about data.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_code[trace.tb_lasti] != _RAISE:
+        return False
+    code = trace.tb_frame.f_code
+    return any(branch.code is code and not branch.holds(sizes) for branch in branches)

@@ -7,7 +7,7 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -114,7 +114,25 @@ def _multilabel_margin_loss(
     return loss
 
 
-_OWN: Table = {torch.ops.aten.multilabel_margin_loss.default: _multilabel_margin_loss}
+def _affine_grid(theta: torch.Tensor, size: Sequence[int], align_corners: bool) -> torch.Tensor:
+    """torch's own makes a constant for a side of 1, in place."""
+
+    def places(count: int) -> torch.Tensor:
+        if count <= 1:
+            return theta.new_zeros((1,))
+        ends = torch.linspace(-1, 1, count, dtype=theta.dtype, device=theta.device)
+        return ends if align_corners else ends * ((count - 1) / count)
+
+    sides = torch.meshgrid([places(count) for count in size[2:]], indexing="ij")
+    base = torch.stack([*sides[::-1], torch.ones_like(sides[0])], -1)
+    points = base.flatten(0, -2).expand(theta.shape[0], -1, -1)
+    return (points @ theta.mT).reshape(theta.shape[0], *size[2:], len(size) - 2)
+
+
+_OWN: Table = {
+    torch.ops.aten.multilabel_margin_loss.default: _multilabel_margin_loss,
+    torch.ops.aten.affine_grid_generator.default: _affine_grid,
+}
 
 
 def _whole_table() -> Table:

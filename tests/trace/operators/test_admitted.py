@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
@@ -90,6 +91,41 @@ def test_conditions_on_sizes(trace_function, forward, words, low):
         return
     with pytest.raises(TraceError, match=f"another function than the model: where n_?=1, {words}"):
         trace_function(forward, X, **options)
+
+
+def of_several(self, x):
+    if x.shape[0] == 1:
+        raise ValueError("too few rows")
+    return x * 2
+
+
+RAISING = {
+    "the model": (of_several, "ValueError: too few rows\n  at test_admitted.py"),
+    "BatchNorm": (
+        lambda self, x: F.batch_norm(x, None, None, training=True),
+        "ValueError: Expected more than 1 value per channel",
+    ),
+    "InstanceNorm": (
+        lambda self, x: F.instance_norm(x.T[None]),
+        "ValueError: Expected more than 1 spatial element",
+    ),
+    "GroupNorm": (
+        lambda self, x: F.group_norm(x[:, :1].T, 1),
+        "ValueError: Expected more than 1 value per channel",
+    ),
+}
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize(("forward", "words"), RAISING.values(), ids=RAISING)
+@pytest.mark.parametrize("low", [1, 2])
+def test_models_that_raise_for_one_row(trace_function, forward, words, low):
+    given = {"x": {0: Dim("n", min=low, max=32)}}
+    if low == 2:
+        assert trace_function(forward, X, dynamic_shapes=given)
+        return
+    with pytest.raises(TraceError, match=rf"raises for an admitted size, where n_?=1, {words}"):
+        trace_function(forward, X, dynamic_shapes=given)
 
 
 def test_one_of_two_sizes(trace_function):

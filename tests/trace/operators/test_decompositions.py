@@ -121,3 +121,29 @@ def test_labels_end_at_the_first_negative_one(reduction: str, rank: int) -> None
     model = aotpack.compile(Loss(), (x, full), target="interpreter")
     for labels in (full, rows):
         torch.testing.assert_close(model(x, labels), Loss()(x, labels))
+
+
+@pytest.mark.parametrize("align", [True, False], ids=["aligned", "not aligned"])
+@pytest.mark.parametrize(
+    "size", [(3, 1, 4, 1), (3, 2, 1, 1), (3, 1, 5, 3), (3, 1, 1, 4, 3)], ids=str
+)
+def test_affine_grids_with_sides_of_1(size: tuple[int, ...], align: bool) -> None:
+    class Grid(nn.Module):
+        def forward(self, theta: torch.Tensor) -> torch.Tensor:
+            return F.affine_grid(theta, list(size), align_corners=align)
+
+    dims = len(size) - 2
+    theta = torch.randn(3, dims, dims + 1, generator=torch.Generator().manual_seed(0))
+    model = aotpack.compile(Grid(), (theta,), target="cpu")
+    torch.testing.assert_close(model(theta), Grid()(theta))
+
+
+def test_affine_grids_of_dynamic_sides_are_refused() -> None:
+    class Grid(nn.Module):
+        def forward(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return F.affine_grid(theta, list(x.shape), align_corners=True)
+
+    given = (torch.randn(3, 2, 3), torch.randn(3, 1, 4, 5))
+    shapes = {"theta": {}, "x": {2: torch.export.Dim("side")}}
+    with pytest.raises(TraceError, match="right only for some of the sizes.*\n *side is 4"):
+        aotpack.compile(Grid(), given, target="cpu", dynamic_shapes=shapes)
