@@ -7,8 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops import while_loop
 
 import aotpack
+from aotpack.errors import AotpackError
 from aotpack.runtime.errors import AssertionFailed
 
 from .models import Function
@@ -41,6 +43,7 @@ EMPTY: dict[str, Callable[..., Any]] = {
     "nanquantile": lambda x, m: x[m].flatten().nanquantile(0.3),
     "nearest": lambda x, m: F.interpolate(x[m].T[None], size=3),
     "linear": lambda x, m: F.interpolate(x[m].T[None], size=3, mode="linear"),
+    "sampling": lambda x, m: F.grid_sample(x[m][None, None], x.new_zeros(1, 2, 2, 2)),
     "pooling": lambda x, m: F.adaptive_avg_pool1d(x[m].T[None], 2),
 }
 FEW: dict[str, tuple[Callable[..., Any], str]] = {
@@ -118,3 +121,42 @@ def test_no_integers_have_no_median() -> None:
     assert model(X, TWO) == X[TWO].int().median()
     with pytest.raises(AssertionFailed, match="u0 = 0; accepted: sizes with u0 >= 1"):
         model(X, NONE)
+
+
+class Guarded(nn.Module):
+    """A branch that takes elements, and a loop in it; eager runs what is chosen."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
+        def largest(y: torch.Tensor) -> torch.Tensor:
+            zero = torch.zeros((), dtype=torch.int64)
+            turn = lambda i, a: (i + 1, a + y.min(0).values)  # noqa: E731
+            return while_loop(lambda i, a: i < 2, turn, (zero, y.max(0).values + 0))[1]
+
+        return torch.cond(some, largest, lambda y: y.sum(0), (x[mask],))
+
+
+@pytest.mark.row("S:A13")
+def test_branches_that_run_have_what_they_take() -> None:
+    given = (X, SOME, SOME.any())
+    for model in compile_all(Guarded(), given).models.values():
+        for mask in (SOME, NONE, TWO):
+            wanted = Guarded()(X, mask, mask.any())
+            torch.testing.assert_close(model(X, mask, mask.any()), wanted)
+        with pytest.raises(AssertionFailed, match="sizes must have u0 >= 1\n  aten.max.dim at"):
+            model(X, NONE, SOME.any())
+        torch.testing.assert_close(model(*given), Guarded()(*given))
+
+
+class Strides(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        def first(y: torch.Tensor) -> torch.Tensor:
+            return y.clone().as_strided((2, 4), (4, 1)).sum()
+
+        return torch.cond(mask[0], first, lambda y: y.sum(), (x[mask],))
+
+
+@pytest.mark.row("S:A13")
+def test_strides_in_branches_are_refused() -> None:
+    words = "strides have to stay inside of the tensor for all counts, and 4.u0 - 8 >= 0 need not"
+    with pytest.raises(AotpackError, match=words):
+        aotpack.compile(Strides(), (X, SOME), target="cpu")

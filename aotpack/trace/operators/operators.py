@@ -16,6 +16,7 @@ from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import PLACEMENT, UNCHANGED, touches_complex
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.operators.assertions import (
+    Asserted,
     condition_of,
     is_assertion,
     reads_number,
@@ -24,6 +25,7 @@ from aotpack.trace.operators.assertions import (
 from aotpack.trace.operators.complex_calls import ComplexReader
 from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted.bindings import Counted
+from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.position_rules import Steps, check
 from aotpack.trace.operators.positions import rules_of
@@ -72,10 +74,12 @@ class OperatorReader(ComplexReader):
         self._refusal = refusal
         self._problems: list[str] = []
         self._is_refused = False
+        self._main: fx.Graph | None = None  # not that of a branch or loop
 
     def read(self, results: Sequence[fx.Node]) -> tuple[GraphNode, ...]:
         """The live calls in order; ``results`` is not empty."""
-        nodes = self._read_all(results[0].graph, results)
+        self._main = results[0].graph
+        nodes = self._read_all(self._main, results)
         if self._is_refused:
             raise UnsupportedError(
                 f"tracing {self._model}: these cannot be packaged:\n  "
@@ -212,7 +216,23 @@ class OperatorReader(ComplexReader):
             at = at if isinstance(at, Ref) else steps.constant(at)
             (spec,) = self._results(at.name, rule.tensor.meta["val"])
             self.asserted.append(check(rule, node, at, spec, self._sizes.convert, steps))
+        for demand in self._demands_in_body(node):
+            holds = steps.add("ge.Scalar", steps.constant(demand.holds), 1)
+            message = f"sizes must have {demand.text}"
+            self.asserted.append(Asserted(holds, message, str(node.target), steps.source))
         return tuple(steps.made)
+
+    def _demands_in_body(self, node: fx.Node) -> list[Demand]:
+        """What a call in a branch or loop demands of counted sizes, if it runs."""
+        given = (node, *node.all_input_nodes)
+        is_counted = any(True for one in given for _ in self._counted.behind(one))
+        found = demands_of(node, self._sizes) if is_counted and node.graph is not self._main else []
+        if found and str(node.target) in BY_STRIDES:  # it would read before its flag is seen
+            raise UnsupportedError(
+                "inside of a branch or loop, strides have to stay inside of the tensor for all "
+                f"counts, and {found[0].text} need not hold; make the view before, not inside"
+            )
+        return found
 
     def _assertion(self, node: fx.Node) -> GraphNode:
         """The condition of an assertion, as one bool."""

@@ -144,6 +144,11 @@ def _resized(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
     yield from map(_some, shape[1:])
 
 
+def _sampled(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
+    """Sides have elements, however many images there are."""
+    yield from map(_some, _shape(given["input"], sizes)[2:])
+
+
 def _pooled(dims: int) -> _Finder:
     def find(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
         yield from map(_some, _shape(given["self"], sizes)[-dims:])
@@ -213,6 +218,9 @@ _FINDERS: dict[str, _Finder] = {
         for kind in ("avg", "max")
         for rank in (1, 2, 3)
     },
+    **dict.fromkeys(
+        ("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default"), _sampled
+    ),
     "select_scatter.default": _row,
     "slice_scatter.default": _part,
     **dict.fromkeys((one.removeprefix("aten.") for one in BY_STRIDES), _strided),
