@@ -85,9 +85,10 @@ def read_book(path: Path) -> Book:
         rows = tuple(Row(f"{prefix}:{name}", kind, title) for name, kind, title in parts)
         sections.append((section["name"], section["title"], rows))
     notes = {state: data.get(state, {}) for state in ("open", "design", "refused")}
-    planted = path.with_name("faults.toml")
-    found = tomllib.loads(planted.read_text())["fault"] if planted.exists() else ()
-    return Book(tuple(sections), notes, frozenset(row for fault in found for row in fault["rows"]))
+    files = sorted(path.with_name("faults").glob("*.toml"))
+    planted = [fault for one in files for fault in tomllib.loads(one.read_text())["fault"]]
+    rows_with_faults = frozenset(row for fault in planted for row in fault["rows"])
+    return Book(tuple(sections), notes, rows_with_faults)
 
 
 # --- markers in tests and sources ----------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Planted faults: each breaks a line of the code behind a row, and a test of the row must notice.
 
-    python -m tools.mutation                    # all of tests/capabilities/faults.toml
+    python -m tools.mutation                    # all of tests/capabilities/faults/
     python -m tools.mutation --part 3 --of 10   # every tenth, from the third on
     python -m tools.mutation --row S:B5
 
@@ -24,7 +24,7 @@ from types import CodeType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FAULTS = ROOT / "tests/capabilities/faults.toml"
+FAULTS = ROOT / "tests/capabilities/faults"
 LONGEST = 60  # seconds of a test
 COMMON = (
     *("numpy", "sympy", "hypothesis", "jinja2", "torch", "torch.export", "torch._dynamo"),
@@ -71,9 +71,10 @@ def prepare() -> None:
         import_module(name)
 
 
-def read_faults(path: Path = FAULTS) -> tuple[Fault, ...]:
-    """The faults, as written in the data file."""
-    found = tomllib.loads(path.read_text())["fault"]
+def read_faults(folder: Path = FAULTS) -> tuple[Fault, ...]:
+    """The faults, as written in the data files: one for each section of the rows."""
+    files = sorted(folder.glob("*.toml"))
+    found = [fault for file in files for fault in tomllib.loads(file.read_text())["fault"]]
     return tuple(Fault(**{**one, "rows": tuple(one["rows"])}) for one in found)
 
 

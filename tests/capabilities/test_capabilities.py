@@ -44,7 +44,7 @@ def tree(
     """A repository of four files."""
     rows_and_faults = (
         ("tests/capabilities/rows.toml", rows),
-        ("tests/capabilities/faults.toml", planted),
+        ("tests/capabilities/faults/scheduler_b.toml", planted),
     )
     sources = ("tests/ir/test_x.py", tests), ("aotpack/ir/program.py", source)
     for name, text in (*rows_and_faults, *sources):
