@@ -37,10 +37,11 @@ LEAST_LANES = 16  # neighbours that fill a vector
 
 
 class Use(NamedTuple):
-    """An access, and the axes along which its block has no neighbours."""
+    """An access, the axes along which its block has no neighbours, and a product's columns."""
 
     access: Access
     fixed_axes: frozenset[Axis]
+    columns: Axis | None
 
 
 def choose_strides(
@@ -59,10 +60,12 @@ def choose_strides(
     uses: dict[str, list[Use]] = {}
     whole = concats_by_part(program)
     for kernel in kernels:
-        fixed_axes = _fixed_axes(kernel)
+        fixed_axes, template_op = _fixed_axes(kernel), kernel.template_op
+        columns = template_op.n if isinstance(template_op, Matmul) else None
         for access in accesses(kernel):
             name = whole.get(access.buffer, access.buffer)
-            uses.setdefault(name, []).append(Use(replace(access, buffer=name), fixed_axes))
+            use = Use(replace(access, buffer=name), fixed_axes, columns)
+            uses.setdefault(name, []).append(use)
     strides: dict[str, tuple[Int, ...]] = {}
     for name, buffer in program.buffers.items():
         strides[name] = in_order(buffer.shape, buffer.order)
@@ -170,14 +173,15 @@ def _cheapest(
 def _cost(name: str, strides: tuple[Int, ...], uses: list[Use]) -> tuple[int, ...]:
     """Few are good: scattered factors, accesses without a unit-stride axis, divisions, terms.
 
-    Last come the factors of products that do not lie along the sum.
+    Last come the factors of products that do not lie along the sum, and what products make and
+    add to it that does not lie along their columns.
     """
-    offsets = [access.offset({name: strides}) for access, _ in uses]
+    offsets = [use.access.offset({name: strides}) for use in uses]
     windows = sum(_is_scattered_factor(use, o) for use, o in zip(uses, offsets, strict=True))
     scattered = sum(
         not _has_unit_step(o, use.fixed_axes) for use, o in zip(uses, offsets, strict=True)
     )
-    across = sum(_is_across(use.access, o) for use, o in zip(uses, offsets, strict=True))
+    across = sum(_is_across(use, o) for use, o in zip(uses, offsets, strict=True))
     terms = sum(len(offset.terms) for offset in offsets)
     return windows, scattered, sum(map(digit_count, offsets)), terms, across
 
@@ -202,12 +206,13 @@ def _is_scattered_factor(use: Use, offset: Int) -> bool:
     return is_stepped and not _has_unit_step(offset, use.fixed_axes)
 
 
-def _is_across(access: Access, offset: Int) -> bool:
-    """True for a factor of a product that does not lie along the sum."""
-    operation = access.member.operation
-    if not isinstance(operation, Matmul) or access.is_store:
-        return False
-    return local_slope(offset, operation.k) != 1
+def _is_across(use: Use, offset: Int) -> bool:
+    """True for a factor that does not lie along the sum, and another access not along columns."""
+    operation = use.access.member.operation
+    if isinstance(operation, Matmul) and not use.access.is_store:
+        return local_slope(offset, operation.k) != 1
+    columns = use.columns
+    return columns is not None and columns in offset.leaves() and local_slope(offset, columns) != 1
 
 
 def _has_unit_step(offset: Int, fixed_axes: frozenset[Axis]) -> bool:

@@ -152,3 +152,39 @@ def test_products_are_not_stored_along_their_batch() -> None:
     made = scheduled(Columns(), a, b, taken.long(), targets=(H200,)).on(H200.arch)
     (name,) = made.kernels[0].stored
     assert strides(made, name) == [512, 32, 1]
+
+
+class Shortcut(nn.Module):
+    """Two products of images, of which the second adds the first's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch, self.shortcut = nn.Conv2d(16, 32, 1), nn.Conv2d(16, 32, 1)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.max_pool2d(torch.relu(self.branch(x) + self.shortcut(y)), 3)
+
+
+@pytest.mark.parametrize("target", [CPU, H200], ids=str)
+def test_what_a_product_adds_lies_along_its_columns(target: Target) -> None:
+    x, y = torch.zeros(2, 2, 16, 12, 12)
+    made = scheduled(Shortcut(), x, y, targets=(target,)).on(target.arch)
+    first, second = made.kernels[:2]
+    assert isinstance(first.template_op, Matmul)
+    assert isinstance(second.template_op, Matmul)
+    assert {strides(made, name).index(1) for name in (*first.stored, *second.stored)} == {1}
+    homes = {life.buffer: life.storage for life in made.lifetimes}
+    assert homes[second.stored[0]] == homes[first.stored[0]]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_product_that_is_a_result_is_stored_as_narrow_as_that(*, has_bias: bool) -> None:
+    conv = nn.Conv2d(16, 32, 1, bias=has_bias).bfloat16()
+    pooled = nn.Sequential(conv, nn.MaxPool2d(3))
+    made = scheduled(pooled, torch.zeros(2, 16, 12, 12).bfloat16(), targets=(H200,)).on(H200.arch)
+    product = made.kernels[0]
+    assert isinstance(product.template_op, Matmul)
+    sizes = {made.program.buffers[name].dtype.itemsize for name in product.stored}
+    assert sizes == {2}
+    wide = made.program.buffers[product.template_op.target].dtype
+    assert wide.itemsize == (4 if has_bias else 2)

@@ -19,7 +19,7 @@ from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, is_empty, points
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.conv_transpose import phased_convolution
-from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES, emit_product
+from aotpack.lower.linalg.matmul import TENSOR_CORE_TYPES, emit_product, stored_type
 from aotpack.lower.linalg.windows import (
     Geometry,
     Steps,
@@ -87,7 +87,8 @@ def _as_product(c: Context, input: Ref, weight: Ref, bias: Ref | None, geometry:
     groups = group_axes(geometry)
     operand = c.dtype(input)
     shape = (*groups, product(rows), per_group)
-    total = c.temporary("product", operand.accumulator, shape)
+    kept = operand.accumulator if bias is not None else stored_type(operand, result_dtype(c))
+    total = c.temporary("product", kept, shape)
     is_lean = geometry.groups > 1 and known_le(per_group, FEW) and known_le(channels, FEW)
     is_moved = (has_inner_channels(channels) or is_lean) and product(kernel).constant != 1
     factor = _reordered(c, weight) if is_moved else weight

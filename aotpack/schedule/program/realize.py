@@ -5,7 +5,7 @@
 One pass in program order: when an operation is reached, its operands are final.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aotpack.ir.kernels.access import points
@@ -17,9 +17,18 @@ from aotpack.ir.program import Operation, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import known_equal
-from aotpack.ir.symbolic.integers import Axis, Indirect, Int
+from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product
 from aotpack.ir.uses import operation_uses, operator_count
-from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value, walk
+from aotpack.ir.values import (
+    Apply,
+    Const,
+    Guarded,
+    IndexValue,
+    Load,
+    Value,
+    loads_below,
+    walk,
+)
 from aotpack.schedule.program.dead_code import with_operations
 from aotpack.schedule.program.prologue import is_decoding, is_prologue
 
@@ -57,7 +66,9 @@ class Readers:
         self.stored = {*program.results, *(n for o in program.operations for n in read_whole(o))}
         templates = (o for o in program.operations if isinstance(o, (Matmul, Attention)))
         self.made_by_templates = {o.target: points(o.axes) for o in templates}
-        self._of = operation_uses(program.operations).readers
+        uses = operation_uses(program.operations)
+        self._of, self._producers = uses.readers, uses.producers
+        self.meet_others = self._meeting_others()
         self._loads: dict[str, dict[str, list[Load]]] = {}
         self._operators: dict[str, int] = {}
 
@@ -78,6 +89,47 @@ class Readers:
         """True when every reader may become larger by this number of operators."""
         names = [targets(reader)[0] for reader in self.of(operation)]
         return all(self._operators.get(name, 0) + operators <= MAX_OPERATORS for name in names)
+
+    def _meeting_others(self) -> frozenset[str]:
+        """The unfinished products whose reader also finishes a later one, of other rows.
+
+        y = (x @ u + b) + (z @ v + c): a kernel makes one product, so the first sum is stored.
+        """
+        made: dict[str, tuple[int, Matmul | Attention]] = {}  # by buffer, with its position
+        meeting: set[str] = set()
+        for position, operation in enumerate(self.program.operations):
+            if isinstance(operation, (Matmul, Attention)):
+                made[operation.target] = position, operation
+            elif isinstance(operation, Pointwise):
+                met = {n: made[n] for n in self._finished_by(operation) if n in made}
+                if not met:
+                    continue
+                last = made[operation.target] = max(met.values(), key=lambda one: one[0])
+                meeting |= {name for name, one in met.items() if self._are_apart(one[1], last[1])}
+        return frozenset(meeting)
+
+    def _finished_by(self, operation: Pointwise) -> Iterator[str]:
+        """What the operation alone reads, of its own size."""
+        size, program = points(operation.axes), self.program
+        for name in dict.fromkeys(one.buffer for one in loads(operation)):
+            alone = len(self._of[name]) == 1 and name not in self.stored
+            if alone and known_equal(product(program.buffers[name].shape), size):
+                yield name
+
+    def _are_apart(self, one: Matmul | Attention, other: Matmul | Attention) -> bool:
+        """True for two products, unless they read the same rows: such may become one."""
+        if not isinstance(one, Matmul) or not isinstance(other, Matmul):
+            return one is not other
+        own, others = ({*map(self._viewed, loads_below((o.lhs,)))} for o in (one, other))
+        return own.isdisjoint(others)
+
+    def _viewed(self, read: Load) -> str:
+        """The buffer whose elements are read, maybe as a view."""
+        producer = self._producers.get(read.buffer)
+        while isinstance(producer, Pointwise) and isinstance(producer.value, Load):
+            read = producer.value
+            producer = self._producers.get(read.buffer)
+        return read.buffer
 
     def enlarge(self, operation: Pointwise) -> None:
         """Count what is inlined into its readers."""
@@ -160,13 +212,14 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
 def _is_epilogue(operation: Pointwise, reads: Sequence[Load], readers: Readers) -> bool:
     """True when the operation finishes a template's whole result: free, if that kernel stores it.
 
-    If its one reader is pointwise and of the same size, the epilogue ends there instead.
+    If its one reader is pointwise and of the same size, the epilogue ends there instead, unless
+    that of another product does.
     """
     mine, made = points(operation.axes), readers.made_by_templates
     if not any(one.buffer in made and known_equal(made[one.buffer], mine) for one in reads):
         return False
     first, *others = readers.of(operation) or (None,)
-    if others or not isinstance(first, Pointwise):
+    if others or not isinstance(first, Pointwise) or operation.target in readers.meet_others:
         return True
     return not known_equal(mine, points(first.axes))
 

@@ -1,6 +1,7 @@
 """What is stored and what is inlined; the meaning stays."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -86,6 +87,32 @@ def test_operand_arithmetic_is_stored_but_views_are_not() -> None:
     act = w.pointwise("act", [8, 4], lambda i, j: apply("exp", load(view, i, j)))
     y = w.matmul("y", 8, 6, 4, act, weight)
     assert stored(w.program(y)) == ["act", "y"]
+
+
+def meeting_products(*, same_rows: bool) -> Program:
+    """``relu(x @ u + b + (z @ v + c))``, maybe with x seen anew for z."""
+    w = Writer()
+    x, z, bias = w.input("x", 8, 4), w.input("z", 8, 4), w.weight("b", 6)
+    rows = w.pointwise("rows", [8, 4], lambda i, j: load(x, i, j), op="view") if same_rows else z
+    sums = []
+    for name, left in (("p", x), ("q", rows)):
+        made = w.matmul(name, 8, 6, 4, left, w.weight(f"{name}_weight", 6, 4))
+        summed = partial(lambda made, i, j: apply("add", load(made, i, j), load(bias, j)), made)
+        sums.append(w.pointwise(f"{name}_sum", [8, 6], summed))
+    both = w.pointwise(
+        "both", [8, 6], lambda i, j: apply("add", load(sums[0], i, j), load(sums[1], i, j))
+    )
+    return w.program(w.pointwise("y", [8, 6], lambda i, j: apply("relu", load(both, i, j))))
+
+
+def test_an_epilogue_ends_where_it_meets_a_later_product() -> None:
+    program = meeting_products(same_rows=False)
+    assert stored(program) == ["p", "p_sum", "q", "y"]
+    assert_same(realize(program), program)
+
+
+def test_epilogues_of_products_that_may_become_one_end_together() -> None:
+    assert stored(meeting_products(same_rows=True)) == ["p", "q", "y"]
 
 
 @pytest.mark.row("S:E7")
