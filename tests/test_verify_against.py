@@ -188,3 +188,27 @@ def test_each_method_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert compared(wheel, tmp_path, METHODS.replace("x > 0", "(x > 0).int()")) == 1
     told = "method 'signs': its result 'output0' is bool[4, 3]; "
     assert told in capsys.readouterr().err
+
+
+QUANTIZED = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(16, 8)
+example_inputs = (torch.linspace(-1, 1, 32).reshape(2, 16),)
+name = "quantized"
+"""
+
+
+def test_a_quantised_wheel_is_compared_with_a_quantised_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "quantized_model.py"
+    file.write_text(QUANTIZED)
+    how = ("--quantize", "int8")
+    assert main([str(file), "-o", str(tmp_path), "--target", "cpu", *how]) == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    assert compared(wheel, tmp_path, QUANTIZED, *how) == 0
+    assert compared(wheel, tmp_path, QUANTIZED) == 2
+    error = capsys.readouterr().err
+    assert "its weights include weight_codes" in error and "the --quantize of the build" in error

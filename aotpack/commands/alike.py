@@ -12,10 +12,11 @@ from aotpack.runtime.files.schema import read_record
 from aotpack.runtime.manifest import Signature
 from aotpack.runtime.structures.text import parameters_text, structure_text
 from aotpack.runtime.structures.trees import Tree
-from aotpack.runtime.tensors import Tensor
+from aotpack.runtime.tensors import Tensor, Weight
 from aotpack.stages import Traced
 
 Shapes: TypeAlias = Sequence[tuple[int, ...]]
+_SHOWN = 3  # names
 _KINDS = {"named": "a named tuple", "record": "a dataclass", "object": "a mapping with attributes"}
 
 
@@ -28,6 +29,17 @@ def check_alike(doing: str, wheel: Signature, model: str, traced: Traced) -> Non
     pair = _Pair(doing, wheel, model, read_record(Signature, facts))
     sizes = pair.check_inputs([shape for _, _, shape, _ in traced.golden.inputs])
     pair.check_outputs([shape for _, _, shape, _ in traced.golden.outputs], sizes)
+
+
+def check_weights(doing: str, wheel: Sequence[Weight], model: str, traced: Traced) -> None:
+    """UsageError for a model without weights that the wheel has, as quantised ones."""
+    known = {name for one in traced.graph.weights for name in (one.name, *one.names)}
+    lacking = [one.name for one in wheel if known.isdisjoint((one.name, *one.names))]
+    if lacking:
+        raise UsageError(
+            f"{doing}: its weights include {', '.join(lacking[:_SHOWN])}, which {model} lacks. "
+            "Give the model it was built of, with the --quantize of the build if it had one"
+        )
 
 
 @dataclass(frozen=True)

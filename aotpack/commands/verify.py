@@ -114,7 +114,7 @@ def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:
 
 def record_eager(options: argparse.Namespace, package: Path) -> None:
     """Replace the golden data of the build by data recorded now."""
-    from aotpack.commands.alike import check_alike
+    from aotpack.commands.alike import check_alike, check_weights
     from aotpack.emit.manifest import golden_facts
     from aotpack.emit.package import golden_content, reseal
     from aotpack.pipeline import build_of  # imports torch, which takes seconds
@@ -135,6 +135,7 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
         own = manifest["methods"][name] if name else manifest
         where = f"{doing}: method {name!r}" if name else doing
         check_alike(where, entries[name].signature, options.model, one)
+        check_weights(where, entries[name].weights, options.model, one)
         golden_content(one.golden, entries[name].golden_file).write(package)
         own["golden"] = golden_facts(one.golden)
     file.write_text(json.dumps(manifest))

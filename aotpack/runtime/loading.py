@@ -88,6 +88,8 @@ def choose_device(
     """The port to the named device; by default to a GPU if possible."""
     if device is None:
         return _best_device(manifest, allow_jit=allow_jit)
+    if hasattr(device, "type") and hasattr(device, "index"):
+        device = str(device)  # a torch.device
     if not isinstance(device, (int, str)):
         if not hasattr(device, "select"):
             raise _wrong_kind("device", device, 'a GPU\'s number, "cuda:0", "cpu"')

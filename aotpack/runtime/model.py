@@ -28,7 +28,7 @@ from .checks.guards import check_call, needs_copy, number_hint
 from .checks.memory import LOW_ADDRESS, check_memory
 from .checks.plans import check_plan, check_types
 from .devices.device import is_host
-from .errors import AotpackError, ArgumentError
+from .errors import AotpackError, ArgumentError, did_you_mean
 from .interface.listing import TensorInfo, inputs_of, outputs_of
 from .interface.package import LoadedMemory, OnDevice, Package
 from .manifest import Manifest, Signature
@@ -301,6 +301,11 @@ class Methods(Package):
             name: Method(held, program) for name, program in programs.items()
         }
         self.__dict__.update(self.methods)
+
+    def __getattr__(self, name: str) -> Any:
+        near = did_you_mean(name, self.__dict__.get("methods", ()))
+        kind = type(self).__name__
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}{near}")
 
     def __repr__(self) -> str:
         name = self.manifest.signature.name

@@ -20,6 +20,12 @@ from .files.strict_json import parse_json
 HEADER_LIMIT = 100_000_000
 MOST_DIMENSIONS = 64
 _PREFIX = 8
+_OTHER_FORMATS = {
+    b"PK": "a zip archive, such as torch.save and numpy.savez write",
+    b"\x80": "a pickle, such as torch.save wrote before torch 1.6",
+    b"GGUF": "a GGUF file",
+    b"\x89HDF": "an HDF5 file",
+}
 
 
 def _read_dtype(name: Any) -> DType:
@@ -106,13 +112,16 @@ def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:
 
 def read_header(file: IO[bytes], size: int, path: Path) -> Mapping[str, Entry]:
     """The entries of a file of ``size`` bytes, in the order of their data."""
-    length = int.from_bytes(file.read(_PREFIX), "little")
+    begin = file.read(_PREFIX)
+    length = int.from_bytes(begin, "little")
     if size < _PREFIX or length > min(HEADER_LIMIT, size - _PREFIX):
-        raise _damaged(path, f"its {size} bytes do not hold the header they promise")
+        reason = f"its {size} bytes do not hold the header they promise"
+        raise _of_other_format(path, begin) or _damaged(path, reason)
     try:
         header = parse_json(file.read(length))
     except ValueError as error:
-        raise _damaged(path, f"its header is not JSON ({error})") from None
+        damaged = _damaged(path, f"its header is not JSON ({error})")
+        raise _of_other_format(path, begin) or damaged from None
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not an object")
     try:
@@ -150,6 +159,18 @@ def _stored(whole: Any, entry: Entry) -> Stored:
     else:
         data = np.empty(entry.shape, kind)
     return Stored(entry.dtype, entry.shape, data, entry.begin)
+
+
+def _of_other_format(path: Path, begin: bytes) -> WeightError | None:
+    """The refusal of a file that begins as one of another format."""
+    for mark, kind in _OTHER_FORMATS.items():
+        if begin.startswith(mark):
+            return WeightError(
+                f"reading {path}: it is {kind}; accepted: a safetensors file, as "
+                "safetensors.torch.save_file(state_dict, path) writes, or the tensors by name "
+                "themselves, such as torch.load(path)."
+            )
+    return None
 
 
 def _damaged(path: Path, reason: str) -> WeightError:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from typing import Any
 
+import sympy
 import torch
 from torch import nn
 from torch._dynamo.exc import UserError, UserErrorType
@@ -29,6 +30,11 @@ from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
+from aotpack.trace.operators.counted.ranges import (
+    noted_checks,
+    shape_environment,
+    widen_counted_ranges,
+)
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.layouts import kept_layouts
 from aotpack.trace.operators.recurrent import RecurrentLoops
@@ -80,6 +86,7 @@ def export(
         with (
             quiet_inference(),
             logged_conditions() as log,
+            noted_checks() as checks,
             nullcontext() if strict else lines,  # dynamo cannot look at them
             redirect_stderr(io.StringIO()) as printed,
         ):
@@ -89,6 +96,7 @@ def export(
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
+    widen_counted_ranges(program, checks)
     check_memory(program, name, lines.found)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
@@ -154,6 +162,7 @@ def decompose(
             restored_bases(program),
             converted_copies(program),
             distinct_names(program),
+            _config.patch(backed_size_oblivious=_takes_all_sizes(program)),  # type: ignore[attr-defined]
         ):
             return run_decompositions(program, whole)
     except UnsupportedError as error:
@@ -162,6 +171,16 @@ def decompose(
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
         raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
+
+
+def _takes_all_sizes(program: ExportedProgram) -> bool:
+    """True for a program that was exported without taking sizes for 2 or more."""
+    environment = shape_environment(program.graph)
+    if environment is None:
+        return False
+    symbols = (one for one in program.range_constraints if isinstance(one, sympy.Symbol))
+    sizes = (symbol for symbol in symbols if not environment.is_unbacked_symint(symbol))
+    return any(environment.var_to_range[symbol].lower < 2 for symbol in sizes)
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:

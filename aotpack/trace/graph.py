@@ -12,6 +12,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
+from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.kernels.access import memory_order
@@ -235,7 +236,9 @@ def _input_trees(program: ExportedProgram) -> tuple[Tree, Tree]:
 def _result_tree(program: ExportedProgram, kwargs: Tree, name: str) -> Tree:
     specs = program.graph_signature.output_specs
     results = [one.arg for one in specs if one.kind is OutputKind.USER_OUTPUT]
-    leaves = [leaf_of(one, "result", f"output{place}") for place, one in enumerate(results)]
-    result = tree_of(program.call_spec.out_spec, iter(leaves), "result")
+    spec = program.call_spec.out_spec
+    paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(results, spec))
+    leaves = [leaf_of(one, "result", pytree.keystr(path)) for path, one in paths]
+    result = tree_of(spec, iter(leaves), "result")
     check_counters(kwargs, result, name)
     return result

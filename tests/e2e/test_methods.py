@@ -1,5 +1,7 @@
 """Packages of several methods: one store of weights, state where the model shares it."""
 
+import copy
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,11 @@ def test_calls_say_which_method(package):
         told = r"it has several methods; call model.decode\(...\) or model.prefill\(...\)"
         with pytest.raises(AotpackError, match=told):
             model(IDS)
+        with pytest.raises(AttributeError, match="no attribute 'prefil'; did you mean 'prefill'"):
+            model.prefil(IDS)
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(AotpackError, match="copying tiny_llm: .* Load the package once"):
+                copied(model)
 
 
 def test_no_attribute_of_a_package_is_hidden():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from aotpack.runtime import (
     AotpackError,
@@ -67,6 +68,14 @@ def test_a_wheel_cannot_run_from_a_zip(
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "zipped_demo"]:
             del sys.modules[name]
+
+
+def test_a_device_may_be_torchs(tmp_path: Path) -> None:
+    package = write_demo(tmp_path, target="cpu")
+    with pytest.raises(DeviceError, match="on cuda:3: the package was built for cpu alone"):
+        load(package, torch.device("cuda", 3))
+    with pytest.raises(ArgumentError, match="device='meta'; accepted: a GPU's number"):
+        load(package, torch.device("meta"))
 
 
 @pytest.mark.parametrize("file", ["kernels/fake/add.py", "wrapper.py"])

@@ -115,3 +115,19 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path, tmp_path / "lost"):
         with pytest.raises(WeightError, match=f"reading {path}: .*; check the path"):
             read_safetensors(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"PK\x03\x04" + bytes(90), "a zip archive, such as torch.save"),
+        (b"\x80\x02}q\x00" + bytes(90), "a pickle"),
+        (b"GGUF\x03" + bytes(90), "a GGUF file"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_files_of_other_formats(tmp_path: Path, content: bytes, kind: str) -> None:
+    file = tmp_path / "weights.pt"
+    file.write_bytes(content)
+    with pytest.raises(WeightError, match=f"it is {kind}.*; accepted: a safetensors file"):
+        read_safetensors(file)

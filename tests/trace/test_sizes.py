@@ -95,7 +95,7 @@ def test_a_reserved_name(trace_function, reserved, name):
         ),
         (
             lambda self, x: (x, {"n": x.shape[0] * 2}),
-            r"result has a number that depends on a size \(output1\)",
+            r"result has a number that depends on a size \(\[1\]\[\'n\'\]\)",
         ),
     ],
 )

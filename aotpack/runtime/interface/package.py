@@ -12,7 +12,7 @@ from ..arrays.frameworks import Frameworks
 from ..checks.assertions import Assertions
 from ..derive import WeightProgram
 from ..devices.device import Device, active
-from ..errors import did_you_mean
+from ..errors import ArgumentError, did_you_mean
 from ..manifest import Manifest
 from ..memory.layout import Loaded
 from ..memory.pool import ArenaPool
@@ -119,6 +119,14 @@ class Package(OnDevice):
     def __init__(self, held: LoadedMemory) -> None:
         super().__init__(held, held.parts.manifest)
         self.targets: tuple[str, ...] = self.manifest.targets
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refused: a copy would need the device's memory and code."""
+        name = self.manifest.signature.name
+        raise ArgumentError(
+            f"copying {name}: a loaded model holds memory and code of its device, and is neither "
+            f"pickled nor copied. Load the package once more, in each process: {name}.load()"
+        )
 
     @property
     def state(self) -> "State":

@@ -131,8 +131,10 @@ def _may_differ(node: fx.Node) -> bool:
 
 
 def _symbols(node: fx.Node) -> set[str]:
-    values = _tensors(node.meta.get("val"))
-    return set[str]().union(*(symbols_in(size) for x in values for size in (*x.shape,)))
+    """Those of a number, or of the shapes of tensors."""
+    value = node.meta.get("val")
+    sizes = [size for x in _tensors(value) for size in x.shape]
+    return set[str]().union(*map(symbols_in, [value] if isinstance(value, torch.SymInt) else sizes))
 
 
 def _described(node: fx.Node) -> tuple[Any, ...]:

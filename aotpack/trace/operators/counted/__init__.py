@@ -1,5 +1,6 @@
 """Sizes that data decide.
 
-``bindings`` (the calls that yield them), ``pinned`` (counts that torch.export replaces),
+``ranges`` (as torch.export has them for sizes of 2 or more), ``bindings`` (the calls that yield
+them), ``pinned`` (counts that torch.export replaces),
 ``demands`` (of operators), ``conditions`` (what calls of the package check).
 """
