@@ -45,6 +45,8 @@ def test_the_graph_of_kernels_has_no_cycle(program: Program) -> None:
     program = realize(program)
     kernels = fuse(program)
     assert len(kernels) <= len(program.operations)
+    members = [targets(member.operation) for kernel in kernels for member in kernel.members]
+    assert sorted(members) == sorted(map(targets, program.operations))
     assert is_acyclic(kernels)
     placed = order_kernels(program, kernels)
     assert sorted(kernel.stored for kernel in placed) == sorted(k.stored for k in kernels)

@@ -73,6 +73,7 @@ def test_an_axis_of_one_element_has_the_index_zero() -> None:
         pytest.param(
             case("add.Tensor", floats(2, 0), SCALAR), marks=pytest.mark.row("S:A14", "S:L3")
         ),
+        pytest.param(case("add.Tensor", floats(2, 3), SCALAR), marks=pytest.mark.row("S:L3")),
         pytest.param(
             case("cat.default", [floats(0, 3), floats(2, 3)]), marks=pytest.mark.row("S:A14")
         ),
@@ -108,7 +109,8 @@ def test_short_rows_fill_a_block_without_a_loop(length: int) -> None:
 def sums(count: int, length: int, kind: str = "sum", dtype: DType = F32) -> Program:
     w = Writer()
     x = w.input("x", count, length, dtype=dtype)
-    return w.program(w.reduction("y", [count], [length], lambda i, r: load(x, i, r), kind=kind))
+    row = [count], [length], lambda i, r: load(x, i, r)
+    return w.program(w.reduction("y", *row, kind=kind, dtype=dtype))
 
 
 def parts(program: Program) -> int:

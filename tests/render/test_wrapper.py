@@ -10,8 +10,9 @@ from torch.export import Dim
 
 from aotpack.runtime.plan import Buffer, Counters, Launch, Plan, first
 from aotpack.stages import Rendered
+from tests.schedule.memory.test_lifetimes import chain
 
-from .models import Normed, Projection, Softmax, rendered
+from .models import Normed, Projection, Softmax, rendered, rendered_program
 
 ROWS = {"input": {0: Dim("b", min=1, max=64)}}
 
@@ -33,15 +34,19 @@ def two_layers() -> Rendered:
 @pytest.mark.row("S:P1", "S:E4", "C:H4", "C:H15", "C:inv26", "C:H14", "C:I3")
 def test_plan_names_kernels_tensors_and_sizes() -> None:
     product = two_layers()
+    known = {kernel.name: kernel for kernel in product.kernels}
+    given = {*(spec.name for spec in product.signature.inputs), *(w.name for w in product.weights)}
     for b in (1, 3, 64):
         plan = plan_of(product)(90, b)
         assert plan.outputs == ((b, 8),)
-        known = {kernel.name: kernel for kernel in product.kernels}
+        ready = set(given)
         for launch in plan.launches:
             kernel = known[launch.kernel]
             assert len(launch.args) == len(kernel.args)
-            for given, arg in zip(launch.args, kernel.args, strict=True):
-                assert isinstance(given, str) is arg.is_pointer
+            for passed, arg in zip(launch.args, kernel.args, strict=True):
+                assert isinstance(passed, str) is arg.is_pointer
+                assert arg.is_written or not arg.is_pointer or passed in ready
+            ready.update(launch.args)
             assert all(count >= 1 for count in launch.grid)
 
 
@@ -52,6 +57,14 @@ def test_buffers_are_the_intermediates_in_bytes() -> None:
     assert {buffer.name for buffer in plan.buffers} <= names
     assert plan.buffers[0].size == 5 * 32 * 4
     assert all(0 <= buffer.first <= buffer.last < len(plan.launches) for buffer in plan.buffers)
+
+
+@pytest.mark.row("S:O2", "S:O3", "S:O6")
+def test_memory_that_is_taken_over_lives_until_the_last_read() -> None:
+    plan = plan_of(rendered_program(chain()))(90, 5)
+    (buffer,) = plan.buffers
+    users = [n for n, launch in enumerate(plan.launches) if buffer.name in launch.args]
+    assert (buffer.first, buffer.last) == (users[0], users[-1]) == (0, 2)
 
 
 @pytest.mark.row("S:E2")

@@ -100,6 +100,7 @@ def without_the_last(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     return kernels[:-1]
 
 
+@pytest.mark.row("S:Q6")
 @pytest.mark.parametrize(
     ("name", "function", "error"),
     [
@@ -169,6 +170,7 @@ def scaled() -> Program:
     return w.program(w.pointwise("y", [8, 64], scale))
 
 
+@pytest.mark.row("S:M20")
 @pytest.mark.parametrize(
     ("name", "function", "program", "words"),
     [
@@ -200,6 +202,7 @@ def failing(program: Program) -> Program:
     raise ValueError("no idea")
 
 
+@pytest.mark.row("S:T14")
 def test_what_a_pass_raises_names_it() -> None:
     with pytest.raises(ValueError, match="no idea") as found:
         schedule(lowered(two_steps()), passes=PASSES.replaced("realize", failing))

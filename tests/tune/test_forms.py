@@ -169,7 +169,7 @@ def test_a_launch_is_completed_by_its_own_programs_unless_two_were_quicker() -> 
     assert plan_of(built)(90).launches == (apart,)
 
 
-@pytest.mark.row("S:N3", "C:L5")
+@pytest.mark.row("S:N3", "S:inv43", "C:L5")
 @pytest.mark.parametrize("target", [INTERPRETER, CPU], ids=str)
 def test_a_fused_kernel_is_right_in_parts(target: Target, tmp_path: Path) -> None:
     package = packed("parted", target, tmp_path, Decisions(3), replace(H200, launch=0.0))

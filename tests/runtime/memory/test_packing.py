@@ -24,7 +24,7 @@ def test_buffers_alive_together_never_overlap(buffers: list[Buffer]) -> None:
                 assert start + a.size <= other or other + b.size <= start
 
 
-@pytest.mark.row("S:O5")
+@pytest.mark.row("S:O4", "S:O5")
 def test_a_transformer_layer_needs_no_more_than_what_is_alive() -> None:
     sizes = [("norm", 1, 0, 1), ("qkv", 3, 1, 2), ("heads", 1, 2, 3), ("sum", 1, 3, 6)]
     sizes += [("norm2", 1, 4, 5), ("wide", 4, 5, 6), ("out", 1, 6, 7)]

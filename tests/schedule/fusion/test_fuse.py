@@ -105,6 +105,7 @@ def cycle() -> Program:
 
 
 @pytest.mark.row(
+    "S:L5",
     "S:L21",
     "S:M6",
     "S:M9",
