@@ -22,6 +22,7 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "tests/capabilities/faults"
@@ -106,7 +107,10 @@ def _run(test: str, path: Path | None, source: str) -> int:
     os.chdir(ROOT)
     if path is not None:
         _plant(path, source)
+    settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("unshrunk")  # shrinking what fails takes minutes
     options = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly")
+    options += ("--timeout=0",)  # pytest's own would reset the alarm
     return int(pytest.main([str(ROOT / "tests" / test), *options]))
 
 
