@@ -107,8 +107,9 @@ def _run(test: str, path: Path | None, source: str) -> int:
     os.chdir(ROOT)
     if path is not None:
         _plant(path, source)
-    settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate])
-    settings.load_profile("unshrunk")  # shrinking what fails takes minutes
+    quick = [Phase.explicit, Phase.generate]  # shrinking what fails would take minutes
+    settings.register_profile("quick", phases=quick, derandomize=True)
+    settings.load_profile("quick")
     options = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly")
     options += ("--timeout=0",)  # pytest's own would reset the alarm
     return int(pytest.main([str(ROOT / "tests" / test), *options]))

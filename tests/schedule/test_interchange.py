@@ -52,6 +52,7 @@ def strided(kernel: Kernel, schedule: Schedule) -> list[str]:
     ]
 
 
+@pytest.mark.row("S:inv10")
 def test_a_norm_between_convolutions_stores_channels_innermost() -> None:
     schedule = scheduled(Normed(group_norm(4)), torch.randn(2, 16, 6, 7), targets=(H200,)).on(90)
     kernel = rows(schedule)
@@ -64,6 +65,7 @@ def test_a_norm_of_row_major_tensors_stays_as_it_is() -> None:
     assert {str(index) for _, index in rows(schedule).members[0].binding} >= {"(r%7)"}
 
 
+@pytest.mark.row("S:T15")
 @pytest.mark.parametrize(
     "between",
     [
@@ -91,6 +93,7 @@ def test_processors_keep_the_order_of_the_program() -> None:
     assert {str(index) for _, index in rows(schedule).members[0].binding} >= {"(r%7)"}
 
 
+@pytest.mark.row("S:inv10")
 @pytest.mark.parametrize(("groups", "size"), [(1, 1), (4, 5), (32, 3)])
 def test_the_meaning_stays_for_every_size(groups: int, size: int) -> None:
     module = Normed(group_norm(groups)).eval()

@@ -11,6 +11,7 @@ from tests.runtime.fake_library import FakeGpu
 from tests.runtime.packages import LOOPED, call_diamond, write_demo
 
 
+@pytest.mark.row("S:P7")
 def test_only_nodes_with_new_addresses_are_set(diamond: Path, gpu: FakeGpu) -> None:
     x = np.ones((2, 3), np.float32)
     with load(diamond, gpu) as model:

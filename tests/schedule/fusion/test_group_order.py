@@ -17,6 +17,7 @@ def searched(needs: list[set[int]], start: int, on: int) -> bool:
     return on in seen
 
 
+@pytest.mark.row("S:L16", "S:M14", "S:inv6", "S:inv7")
 @pytest.mark.parametrize("seed", range(20))
 def test_it_answers_as_a_full_search_does(seed: int) -> None:
     choose = random.Random(seed)

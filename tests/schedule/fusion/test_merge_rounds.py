@@ -52,6 +52,16 @@ def late_reduction() -> Program:
     return w.program(y, w.reduction("sum", [B], [ROW], lambda i, r: load(x, i, r)))
 
 
+def with_a_product_between() -> Program:
+    """Both read x, and the second what a product makes of the first."""
+    w = Writer((B,))
+    x = w.input("x", 8, 8)
+    t = w.pointwise("t", [8, 8], lambda i, j: apply("exp", load(x, i, j)))
+    z = w.matmul("z", 8, 8, 8, t, w.weight("w", 8, 8))
+    y = w.reduction("y", [8], [8], lambda i, r: apply("mul", load(x, i, r), load(z, i, r)))
+    return w.program(t, y)
+
+
 @pytest.mark.row("S:L20", "S:M6", "S:M17")
 @pytest.mark.parametrize(
     "make",
@@ -65,13 +75,14 @@ def test_kernels_that_share_data_become_one(make: Callable[[], Program]) -> None
         assert_same(program, replayed(schedule), sizes)
 
 
-@pytest.mark.row("S:L20", "S:M6", "S:M17")
+@pytest.mark.row("S:L20", "S:M6", "S:M17", "S:T3")
 @pytest.mark.parametrize(
     ("make", "kernels"),
     [
         (lambda: norms(2, row=12_000), 2),  # registers do not hold both rows
         (lambda: transposed(12), 2),  # too narrow for tiles of both directions
         (cycle, 3),  # it would wait for itself
+        (with_a_product_between, 3),
     ],
 )
 def test_kernels_stay_apart(make: Callable[[], Program], kernels: int) -> None:
