@@ -110,8 +110,9 @@ def _run(test: str, path: Path | None, source: str) -> int:
     quick = [Phase.explicit, Phase.generate]  # shrinking what fails would take minutes
     settings.register_profile("quick", phases=quick, derandomize=True)
     settings.load_profile("quick")
-    options = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly")
-    options += ("--timeout=0",)  # pytest's own would reset the alarm
+    # pytest-timeout would take the alarm
+    without = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=0")
+    options = ("-q", "-x", "-n", "0", *without)
     return int(pytest.main([str(ROOT / "tests" / test), *options]))
 
 
