@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -23,6 +23,7 @@ from types import CodeType
 
 import pytest
 from hypothesis import Phase, settings
+from jinja2 import Environment, PackageLoader
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "tests/capabilities/faults"
@@ -38,6 +39,7 @@ COMMON = (
 """What most tests import: the process before the parts imports it once."""
 FAILED = int(pytest.ExitCode.TESTS_FAILED)
 PASSED = int(pytest.ExitCode.OK)
+TEMPLATE = ".jinja"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Fault:
         return ROOT / "aotpack" / self.file
 
     def source(self) -> str:
-        """The module with the fault."""
+        """The module or template with the fault."""
         text = self.path.read_text()
         if text.count(self.old) != 1:
             raise ValueError(f"{self.of}: {self.file} has {text.count(self.old)} of {self.old!r}")
@@ -117,7 +119,10 @@ def _run(test: str, path: Path | None, source: str) -> int:
 
 
 def _plant(path: Path, source: str) -> None:
-    """Let imports of a module read another source."""
+    """Let what reads a module or a template find another source."""
+    if path.suffix == TEMPLATE:
+        _plant_template(path.name, source)
+        return
     original = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
@@ -125,6 +130,18 @@ def _plant(path: Path, source: str) -> None:
         return compile(source, str(path), "exec") if own else original(self, fullname)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def _plant_template(name: str, source: str) -> None:
+    original = PackageLoader.get_source
+
+    def get_source(
+        self: PackageLoader, environment: Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool] | None]:
+        text, path, is_current = original(self, environment, template)
+        return source if template == name else text, path, is_current
+
+    PackageLoader.get_source = get_source  # type: ignore[method-assign]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tools import capabilities
 from tools.capabilities import ROOT
-from tools.mutation import is_noticed, read_faults
+from tools.mutation import TEMPLATE, Fault, is_noticed, read_faults
 
 FAULTS = read_faults()
 ONE_A_DAY = str(datetime.datetime.now(tz=datetime.UTC).timetuple().tm_yday % len(FAULTS))
@@ -30,12 +30,24 @@ def test_each_fault_is_of_a_row_and_of_its_test() -> None:
         for row in fault.rows:
             assert row in rows, row
             assert fault.test in found.of(rows[row]), fault
-        assert compile(fault.source(), fault.file, "exec")
+        source = fault.source()
+        assert fault.path.suffix == TEMPLATE or compile(source, fault.file, "exec")
 
 
 def test_todays_fault_is_noticed() -> None:
     done = run("--part", ONE_A_DAY, "--of", str(len(FAULTS)))
     assert (done.returncode, done.stdout) == (0, "1 of 1 faults are noticed\n"), done.stderr
+
+
+def test_a_fault_may_be_in_a_template() -> None:
+    fault = Fault(
+        rows=("C:H1",),
+        file="templates/loop_function.py.jinja",
+        old="x_mask = x < {{ c.x.extent }}",
+        new="x_mask = x > {{ c.x.extent }}",
+        test="render/test_goldens.py::test_gelu",
+    )
+    assert is_noticed(fault)
 
 
 def test_a_test_that_always_fails_notices_nothing(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
         (flat % (s * t), flat),
         ((k * 4 + 1) // 2, k * 2),
         ((k // 2) // 3, Int.of(0)),
-        ((k % 6) % 3, k % 3),
+        ((flat % 6) % 3, flat % 3),
         (ceil_div(s * 8, 8), s),
         (minimum(k, 5), k),
         (maximum(s, 1), s),

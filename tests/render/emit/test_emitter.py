@@ -90,8 +90,10 @@ def test_division_rounds_down_for_any_numerator() -> None:
 
 @pytest.mark.row("C:A11", "C:A13", "C:D5")
 def test_sizes_that_are_not_simple_are_named() -> None:
-    lines = Bench().lines(IndexValue(minimum(Int.of(X) * 2, Int.of(S)), I64))
-    assert lines[0] == "i1 = tl.minimum(2*x, s)" or lines[0] == "i1 = tl.minimum(s, 2*x)"
+    size = minimum(Int.of(X) * 2, Int.of(S))
+    lines = Bench(looped=True).lines(IndexValue(size + R, I64), IndexValue(size * R, I64))
+    assert lines[0] in ("i1 = tl.minimum(2*x, s)", "i1 = tl.minimum(s, 2*x)")
+    assert lines[1] == "for r:" and sum("tl.minimum" in line for line in lines) == 1
 
 
 @pytest.mark.row("C:F1", "C:F9")
