@@ -44,7 +44,10 @@ TEMPLATE = ".jinja"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """In ``file`` of the package, ``new`` stands for ``old``; ``test``, of all rows, must fail."""
+    """In ``file`` of the package, ``new`` stands for ``old``; ``test``, of all rows, must fail.
+
+    The test may be a single case of it: ``test_file.py::test_name[parameters]``.
+    """
 
     rows: tuple[str, ...]
     file: str

@@ -11,6 +11,7 @@ import torch
 from aotpack.ir import operations, program, values
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels import kernel as kernels
+from aotpack.ir.kernels import tiles
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.program import Program, targets
@@ -116,7 +117,7 @@ def test_the_first_stage_takes_in_the_arithmetic_before_it() -> None:
 
 @pytest.mark.row("S:A5", "S:T17", "S:T12", "C:C6", "C:B13")
 @pytest.mark.parametrize(
-    "module", [values, operations, program, integers, kernels], ids=lambda m: m.__name__
+    "module", [values, operations, program, integers, kernels, tiles], ids=lambda m: m.__name__
 )
 def test_everything_that_is_scheduled_is_a_frozen_value(module: object) -> None:
     """So no question can change a layout or an order, and equal values need no identity."""

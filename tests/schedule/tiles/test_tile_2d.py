@@ -60,6 +60,21 @@ def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
     assert plan_of(product)(90).launches[0].grid == (blocks, 1, 1)
 
 
+@pytest.mark.row("C:C2", "C:C3")
+@pytest.mark.parametrize(("wide", "width"), [("y", 112), ("z", 80 * 112)])
+def test_lines_are_those_along_which_most_bytes_become_contiguous(wide: str, width: int) -> None:
+    w = Writer(())
+    shapes = {"x": (96, 80, 112), "y": (112, 96, 80), "z": (80, 112, 96)}
+    x, y, z = (w.input(n, *s, dtype=F32 if n == wide else BF16) for n, s in shapes.items())
+
+    def value(a: Int, b: Int, c: Int) -> Value:
+        return apply("add", apply("add", load(x, a, b, c), load(y, c, a, b)), load(z, b, c, a))
+
+    (kernel,) = schedule_of(w.program(w.pointwise("total", shapes["x"], value, dtype=BF16))).kernels
+    tile = kernel.variants[-1].tile
+    assert isinstance(tile, Tile2D) and int(tile.width) == width
+
+
 @pytest.mark.row("S:D17", "C:C2", "C:C3")
 @pytest.mark.parametrize(
     ("rows", "columns", "transposed"), [(64, 64, False), (3, 4096, True), (4096, 3, True)]
