@@ -263,13 +263,14 @@ def test_kernels_that_share_a_launch_leave_what_each_would_alone() -> None:
 
 
 @pytest.mark.row("C:G1", "C:inv21")
-def test_a_constant_counts_once_for_each_element_of_the_row() -> None:
+@pytest.mark.parametrize("length", [37, 64])  # a mask spans the block, but not every block has one
+def test_a_constant_counts_once_for_each_element_of_the_row(length: int) -> None:
     w = Writer()
     x = w.input("x", 3)
-    y = w.reduction("y", [3], [37], lambda i, r: apply("mul", load(x, i), 2.0))
+    y = w.reduction("y", [3], [length], lambda i, r: apply("mul", load(x, i), 2.0))
     values = np.arange(3, dtype=np.float32)
     found = run(w.program(y), {"x": values})
-    np.testing.assert_allclose(found["y"], values * 74)
+    np.testing.assert_allclose(found["y"], values * 2 * length)
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -311,6 +312,9 @@ def test_a_long_row_is_a_program_of_its_own_without_a_row_dimension() -> None:
     long, short = (kernel_text(one_call("aten.sum.dim_IntList", 4000, n, (1,))) for n in (8192, 64))
     assert "[:, None]" not in long and "x = tl.program_id(0)" in long
     assert "[:, None]" in short
+    for text in (long, short):
+        (store,) = (line for line in text.splitlines() if "tl.store(" in line)
+        assert "tl.store(out_ptr + x, " in store  # once, not by each lane of the row
 
 
 @pytest.mark.row("C:F5", "C:H2", "C:H14", "C:inv9", "C:def3", "C:I3")

@@ -140,7 +140,7 @@ def test_an_indirect_index_is_loaded_first() -> None:
     row = Int.of(Indirect(bench.load("ids", Int.of(X)), Int.of(S)))
     first, second = bench.lines(bench.load("x", row, Int.of(R)))
     assert first.startswith("t1 = tl.load(ids_ptr")
-    assert "64*t1" in second
+    assert "64*t1" in second and "mask=x_mask" in second
 
 
 @pytest.mark.row("C:A15", "C:F3")
