@@ -9,7 +9,7 @@ from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.schedule.launches.horizontal import MOST_MEMBERS, NUM_WARPS
 from tests.schedule.programs import Writer, apply, load, schedule_of
 
-B, MANY = Var("b", 1, 64), Var("many", 1, 2**30)
+B, MANY, FAR = Var("b", 1, 64), Var("many", 1, 2**30), Var("far", 1, 2**24)
 
 
 def chains(count: int, length: int = 2, points: int = 100) -> Program:
@@ -44,9 +44,18 @@ def test_independent_chains_go_side_by_side() -> None:
 
 @pytest.mark.row("C:J12", "C:J16")
 def test_members_have_as_many_warps() -> None:
-    schedule = schedule_of(chains(3))
-    tiles = {v.tile.num_warps for k in schedule.kernels for v in k.variants if v.arch_high > 0}
-    assert tiles == {NUM_WARPS}
+    """Sums of short rows have one warp each alone."""
+    w = Writer()
+    inputs = [w.input(f"x{n}", 8, 64) for n in range(2)]
+    sums = [
+        w.reduction(f"s{n}", [8], [64], lambda i, r, x=x: load(x, i, r))
+        for n, x in enumerate(inputs)
+    ]
+    schedule = schedule_of(w.program(*sums))
+    assert grouped(schedule) == [2]
+    own = [v for kernel in schedule.kernels for v in kernel.variants if v.arch_high > 0]
+    assert {variant.tile.num_warps for variant in own} == {NUM_WARPS}
+    assert {tile.num_warps for variant in own for tile in variant.others} == {1}
 
 
 def test_a_kernel_alone_keeps_its_warps() -> None:
@@ -62,10 +71,29 @@ def test_a_launch_has_a_limit_of_members() -> None:
     assert max(groups) == MOST_MEMBERS
 
 
+def shares(count: int) -> Program:
+    """Each element's share of its row's sum, between products: it may lie where the element was."""
+    w = Writer()
+    numbers = range(count)
+    xs = [w.input(f"x{n}", 8, 8) for n in numbers]
+    ys = [w.matmul(f"y{n}", 8, 8, 8, xs[n], w.weight(f"v{n}", 8, 8)) for n in numbers]
+    parts = []
+    for n, y in enumerate(ys):
+        s = w.reduction(f"s{n}", [8], [8], lambda i, r, y=y: load(y, i, r))
+        parts.append(
+            w.pointwise(
+                f"t{n}", [8, 8], lambda i, j, y=y, s=s: apply("div", load(y, i, j), load(s, i))
+            )
+        )
+    weights = [w.weight(f"w{n}", 8, 8) for n in numbers]
+    return w.program(*(w.matmul(f"z{n}", 8, 8, 8, parts[n], weights[n]) for n in numbers))
+
+
 @pytest.mark.row("C:J14", "S:inv37")
 def test_intermediates_of_one_launch_share_no_storage() -> None:
-    schedule = schedule_of(chains(4, length=3))
-    verify_schedule(schedule)
+    alone, schedule = schedule_of(shares(1)), schedule_of(shares(2))
+    assert any(life.storage != life.buffer for life in alone.lifetimes)
+    assert 2 in grouped(schedule)
     steps = {
         name: step
         for step, together in enumerate(launches(schedule.kernels))
@@ -78,7 +106,7 @@ def test_intermediates_of_one_launch_share_no_storage() -> None:
 
 def pairs(*shape: int | Var) -> Program:
     """Two independent maps."""
-    w = Writer((B, MANY))
+    w = Writer((B, MANY, FAR))
     inputs = [w.input(f"x{n}", *shape) for n in range(2)]
     return w.program(
         *[
@@ -96,9 +124,10 @@ def pairs(*shape: int | Var) -> Program:
         (pairs(1_000_000), [1, 1]),  # fills the machine
         (pairs(B, 10), [2]),  # how many programs is known at the call alone
         (pairs(MANY, 10), [1, 1]),  # perhaps too many
+        (pairs(FAR, 10), [1, 1]),  # typically few
         (pairs(0, 5), [1, 1]),  # no program at all
     ],
-    ids=["small", "large", "dynamic", "unlimited", "empty"],
+    ids=["small", "large", "dynamic", "unlimited", "far", "empty"],
 )
 def test_what_shares_a_launch(program: Program, groups: list[int]) -> None:
     assert grouped(schedule_of(program)) == groups

@@ -47,7 +47,7 @@ def in_three_directions(i: int, j: int, k: int, *, third: bool) -> Program:
     return w.program(w.pointwise("total", (i, j, k), value, dtype=BF16))
 
 
-@pytest.mark.row("C:C4", "C:C6")
+@pytest.mark.row("C:C4", "C:C6", "C:H14")
 @pytest.mark.parametrize("third", [False, True])
 def test_a_third_direction_gets_a_side_of_its_own(third: bool) -> None:
     made = schedule(lowered(in_three_directions(96, 80, 112, third=third)))
