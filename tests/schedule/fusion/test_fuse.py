@@ -89,6 +89,15 @@ def stored_row_then_shift() -> Program:
     return w.program(t, y)
 
 
+def row_then_mirror() -> Program:
+    """As many points, but half of each sum is in another program: no fusion."""
+    w = Writer((B, S))
+    x = w.input("x", 64)
+    t = w.pointwise("t", [64], lambda i: apply("exp", load(x, i)))
+    y = w.pointwise("y", [64], lambda i: apply("add", load(t, i), load(t, 63 - i)))
+    return w.program(t, y)
+
+
 def cycle() -> Program:
     """``y`` shares most with the kernel of ``t``, but needs what a matmul makes of ``t``."""
     w = Writer((B, S))
@@ -133,6 +142,7 @@ def cycle() -> Program:
         (transposed_epilogue, 1),
         (linear_then_row_sum, 2),
         (stored_row_then_shift, 2),
+        (row_then_mirror, 2),
         (cycle, 3),
     ],
     ids=lambda x: getattr(x, "__name__", str(x)),

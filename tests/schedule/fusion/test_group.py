@@ -150,7 +150,13 @@ def test_refuses(write: object) -> None:
 
 @pytest.mark.row("S:M12", "S:inv22", "C:inv3")
 @pytest.mark.parametrize(
-    "index", [lambda i, r: (i // 2, r), lambda i, r: (i, r % 2), lambda i, r: (7 - i, r)]
+    "index",
+    [
+        lambda i, r: (i // 2, r),
+        lambda i, r: (i, r % 2),
+        lambda i, r: (7 - i, r),
+        lambda i, r: (Int.of(0), r),
+    ],
 )
 def test_renumbering_must_meet_each_point_once(index: Callable[..., tuple[Int, Int]]) -> None:
     w = Writer()
