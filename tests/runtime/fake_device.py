@@ -30,6 +30,7 @@ class FakeDevice:
         self.blocks: dict[int, np.ndarray[Any, Any]] = {}
         self.allocations = 0
         self.launches: list[str] = []
+        self.arguments: list[list[int]] = []  # of each launch
         self.waits: list[tuple[int, int]] = []
         self.streams: list[int] = []
         self.is_closed = False
@@ -104,7 +105,8 @@ class FakeDevice:
             self.streams.append(stream)
             for step in steps:
                 self.launches.append(step.name)
-                step.kernel(*[cells[slot] for slot in step.slots])
+                self.arguments.append([cells[slot] for slot in step.slots])
+                step.kernel(*self.arguments[-1])
 
         return issue
 

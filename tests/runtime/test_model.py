@@ -43,11 +43,13 @@ def test_numpy_is_used_in_place_on_a_host_device(package: Path) -> None:
 
 @pytest.mark.row("S:A12", "C:H7", "C:inv25")
 def test_unaligned_tensors_are_staged(package: Path) -> None:
-    with load(package, FakeDevice((1, 0))) as model:
+    device = FakeDevice((1, 0))
+    with load(package, device) as model:
         base = torch.arange(13, dtype=torch.float32)
         x = base[1:7].reshape(2, 3)
         assert x.data_ptr() % 16
         torch.testing.assert_close(model(x, x), x * 4)
+        assert x.data_ptr() not in device.arguments[0]
 
 
 @pytest.mark.row("S:O4", "S:O5")
