@@ -2,6 +2,7 @@
 
     python -m tools.mutation                    # all of tests/capabilities/faults/
     python -m tools.mutation --part 3 --of 10   # every tenth, from the third on
+    python -m tools.mutation -j 2               # two at a time
     python -m tools.mutation --row S:B5
 
 Each fault runs in a process of its own; no file changes. A test that breaks off or hangs has not
@@ -13,7 +14,7 @@ import os
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -28,6 +29,7 @@ from jinja2 import Environment, PackageLoader
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "tests/capabilities/faults"
 LONGEST = 60  # seconds of a test
+MOST_TOLD = 255  # the largest exit code
 COMMON = (
     *("numpy", "sympy", "hypothesis", "jinja2", "torch", "torch.export", "torch._dynamo"),
     *(
@@ -61,7 +63,7 @@ class Fault:
 
     @property
     def path(self) -> Path:
-        return ROOT / "aotpack" / self.file
+        return ROOT / self.file if self.file.endswith(TEMPLATE) else ROOT / "aotpack" / self.file
 
     def source(self) -> str:
         """The module or template with the fault."""
@@ -153,16 +155,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", type=int, default=0, help="which of the parts, by its remainder")
     parser.add_argument("--of", type=int, default=1, help="the number of parts")
     parser.add_argument("--row", help="the faults of one row")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="faults at a time")
     options = parser.parse_args(arguments)
     every = [fault for fault in read_faults() if options.row in (None, *fault.rows)]
     chosen = every[options.part % options.of :: options.of]
     if chosen:
         prepare()
-    missed = [fault for fault in chosen if not is_noticed(fault)]
-    for fault in missed:
-        print(f"{fault.of}: {fault.test} does not notice {fault.new!r} in {fault.file}")
-    print(f"{len(chosen) - len(missed)} of {len(chosen)} faults are noticed")
+    missed = sum(_in_processes([chosen[job :: options.jobs] for job in range(options.jobs)]))
+    print(f"{len(chosen) - missed} of {len(chosen)} faults are noticed")
     return 1 if missed or not chosen else 0
+
+
+def _in_processes(parts: Sequence[Sequence[Fault]]) -> Iterator[int]:
+    """Check each part in a process; how many faults its tests do not notice, which it prints."""
+    children = []
+    for part in parts:
+        child = os.fork()
+        if child == 0:
+            os._exit(min(_missed(part), MOST_TOLD))
+        children.append(child)
+    for child in children:
+        yield os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _missed(faults: Sequence[Fault]) -> int:
+    """Print each fault that its test does not notice; their number."""
+    missed = [fault for fault in faults if not is_noticed(fault)]
+    for fault in missed:
+        words = f"{fault.of}: {fault.test} does not notice {fault.new!r} in {fault.file}"
+        print(words, flush=True)
+    return len(missed)
 
 
 if __name__ == "__main__":
