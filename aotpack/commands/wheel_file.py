@@ -21,7 +21,7 @@ from aotpack.runtime.errors import PackageError
 from aotpack.runtime.files.schema import shown
 from aotpack.runtime.files.sums import SUMS
 from aotpack.runtime.manifest import Manifest, read_manifest
-from aotpack.runtime.memory.weights import sidecar_name_of
+from aotpack.runtime.memory.weight_files import sidecar_name_of
 from aotpack.runtime.safetensors import read_header
 
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")

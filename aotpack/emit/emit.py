@@ -20,7 +20,7 @@ from aotpack.emit.sbom import sbom_text
 from aotpack.emit.tags import platform_tag, requirements
 from aotpack.emit.wheel import Facts, build_wheel, seal
 from aotpack.errors import AotpackError, UsageError
-from aotpack.runtime.memory.weights import sidecar_name
+from aotpack.runtime.memory.weight_files import sidecar_name
 from aotpack.stages import Emitted, Precompiled
 from aotpack.temporary import is_full, locked_folder
 

@@ -24,7 +24,7 @@ from .interface.keywords import naming_keywords
 from .interface.package import LoadedMemory, Options, Package, Parts
 from .manifest import Manifest, read_manifest
 from .memory.layout import Loaded
-from .memory.weights import sidecar_name_of, weights_file
+from .memory.weight_files import sidecar_name_of, weights_file
 from .model import Methods, Model, Program
 from .plan import Form, Plan, flat
 from .safetensors import parse_safetensors

@@ -20,7 +20,7 @@ from .golden.law import Check, compare, limits_of
 from .interface.package import Package
 from .loading import folder_of, load
 from .manifest import Manifest, Signature, called, read_manifest
-from .memory.weights import sidecar_name_of, weights_file
+from .memory.weight_files import sidecar_name_of, weights_file
 from .model import Method
 from .safetensors import Stored
 from .structures.trees import flatten, unflatten

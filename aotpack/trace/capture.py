@@ -11,9 +11,9 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
+from functools import partial
 from typing import Any
 
-import sympy
 import torch
 from torch import nn
 from torch._dynamo.exc import UserError, UserErrorType
@@ -25,14 +25,15 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
+from aotpack.trace.diagnostics.derived import drop_derived
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
 from aotpack.trace.operators.counted.ranges import (
+    keep_counted_ranges,
     noted_checks,
-    shape_environment,
     widen_counted_ranges,
 )
 from aotpack.trace.operators.decompositions import run_decompositions
@@ -45,6 +46,7 @@ from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
+_OBLIVIOUS = "exported without taking sizes for 2 or more"  # in the meta of a graph module
 _CHATTY = (
     logging.getLogger("torch._guards"),
     logging.getLogger("torch._subclasses.fake_tensor"),
@@ -103,22 +105,29 @@ def export(
 
 
 def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
-    """torch.export; where it derives a condition on sizes, once more without taking sizes for 2.
+    """torch.export; where it derives a condition on sizes, again without taking sizes for 2.
 
     It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
-    prove. A program that keeps no condition is checked on the sizes that are admitted.
+    prove. A program that keeps no condition is checked on the sizes that are admitted; one that
+    asserts them is taken if they hold.
     """
     args, kwargs, shapes = given
+    export = partial(
+        torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=strict
+    )
     try:
-        return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+        return export()
     except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
         kind = getattr(error, "error_type", None)
         if isinstance(error, UserError) and kind is not UserErrorType.CONSTRAINT_VIOLATION:
             raise
-        with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-            again = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
-            if kind is None or not getattr(again, "_guards_code", None):
-                return again
+        for asserts in (False, True):
+            with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+                again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
+                has_guards = kind is not None and getattr(again, "_guards_code", None)
+                if not has_guards and (not asserts or drop_derived(again)):
+                    again.graph_module.meta[_OBLIVIOUS] = True
+                    return again
         raise
 
 
@@ -150,6 +159,7 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     check_memory(program, name, {})
+    is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
@@ -162,25 +172,17 @@ def decompose(
             restored_bases(program),
             converted_copies(program),
             distinct_names(program),
-            _config.patch(backed_size_oblivious=_takes_all_sizes(program)),  # type: ignore[attr-defined]
+            _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
         ):
-            return run_decompositions(program, whole)
+            decomposed = run_decompositions(program, whole)
+        keep_counted_ranges(decomposed, program)
+        return decomposed
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
         hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
         raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
-
-
-def _takes_all_sizes(program: ExportedProgram) -> bool:
-    """True for a program that was exported without taking sizes for 2 or more."""
-    environment = shape_environment(program.graph)
-    if environment is None:
-        return False
-    symbols = (one for one in program.range_constraints if isinstance(one, sympy.Symbol))
-    sizes = (symbol for symbol in symbols if not environment.is_unbacked_symint(symbol))
-    return any(environment.var_to_range[symbol].lower < 2 for symbol in sizes)
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:

@@ -1,9 +1,11 @@
 """The weights of a loaded model: one device allocation, filled from a file or from the caller."""
 
+import ctypes
 from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..arrays.frameworks import Frameworks
 from ..checks.changes import Changed, changed_at
@@ -11,7 +13,7 @@ from ..checks.guards import describe
 from ..checks.memory import has_memory
 from ..devices.block import Block
 from ..devices.device import Device, is_host
-from ..dtypes import is_accepted
+from ..dtypes import Array, is_accepted
 from ..errors import ArgumentError, WeightError
 from ..files.chunks import read_chunks
 from ..manifest import Manifest
@@ -141,6 +143,7 @@ class Weights:
             raise self._refused(f"a key is {unnamed[0]!r}; accepted: names of weights as text")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
+        self._check_ties(given, sources, frameworks)
         sources = {name: self._apart(source) for name, source in sources.items()}
         plan = self._affected(sources.keys())
         self._unbind(sources.keys())
@@ -274,15 +277,9 @@ class Weights:
         self._check_names(given)
         chosen: dict[str, tuple[Weight, str]] = {}
         for name in given:
-            if name in self._unused:
-                continue
-            weight = self._by_name[name]
-            first = chosen.setdefault(weight.name, (weight, name))[1]
-            if first != name and not _is_same(given[first], given[name]):
-                raise self._refused(
-                    f"{first!r} and {name!r} are one tensor in this model and were given as two; "
-                    "give one of them"
-                )
+            if name not in self._unused:
+                weight = self._by_name[name]
+                chosen.setdefault(weight.name, (weight, name))
         lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
         if strict and lacking:
             raise self._refused(
@@ -290,6 +287,40 @@ class Weights:
                 "strict=False keeps what was bound before"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
+
+    def _check_ties(
+        self, given: Mapping[str, Any], sources: Mapping[str, _Source], frameworks: Frameworks
+    ) -> None:
+        """What is given for several names of one weight has the same bits."""
+        first: dict[str, str] = {}
+        for name in given:
+            if name in self._unused:
+                continue
+            weight = self._by_name[name]
+            other = first.setdefault(weight.name, name)
+            if name == other:
+                continue
+            source = self._read(weight, given[name], frameworks)
+            if not self._are_equal(sources[weight.name], source):
+                raise self._refused(
+                    f"{other!r} and {name!r} are one tensor in this model and were given as two "
+                    "that differ; give one of them"
+                )
+
+    def _are_equal(self, one: _Source, other: _Source) -> bool:
+        if (one.address, one.place) == (other.address, other.place):
+            return True
+        return bool(np.array_equal(self._bytes_of(one), self._bytes_of(other)))
+
+    def _bytes_of(self, source: _Source) -> Array:
+        """A tensor's bytes on the host."""
+        if source.place[0] in _HOST_PLACES:
+            memory = (ctypes.c_uint8 * source.size).from_address(source.address)
+            return np.ctypeslib.as_array(memory)
+        found = np.empty(source.size, np.uint8)
+        self._device.copy_out(found.ctypes.data, source.address, source.size, 0)
+        self._device.synchronize(None)
+        return found
 
     def _check_names(self, given: Iterable[str]) -> None:
         known = [*self._by_name, *sorted(self._unused)]
@@ -352,45 +383,8 @@ def _layout_of(value: Any) -> str:
     return layout if layout.startswith("torch.") else _DENSE
 
 
-def sidecar_name(name: str, version: str) -> str:
-    """The name of the sidecar file of a wheel."""
-    return f"{name}-{version}.weights.safetensors"
-
-
-def sidecar_name_of(manifest: Manifest) -> str:
-    """The name of the sidecar file of a package."""
-    return sidecar_name(manifest.signature.name, manifest.signature.version)
-
-
-def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
-    """The file of the weights: the given one, else that of the package's mode, else None."""
-    if given is not None:
-        return given
-    if manifest.weights_mode == "embed":
-        return manifest.folder / "weights.safetensors"
-    if manifest.weights_mode == "none" or not manifest.weights:
-        return None
-    signature, name = manifest.signature, sidecar_name_of(manifest)
-    folders = manifest.folder, manifest.folder.parent
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    raise WeightError(
-        f"loading {signature.name}: its weights travel beside the wheel and {name} is in neither "
-        f"{' nor '.join(map(str, folders))}. Put it there, or load with weights=PATH; a command "
-        "line takes --weights FILE."
-    )
-
-
 def _nothing(begin: int, chunk: Any) -> None:
     """What a reading does that only checks."""
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """True if two values are the same tensor."""
-    if a is b:
-        return True
-    return hasattr(a, "data_ptr") and hasattr(b, "data_ptr") and a.data_ptr() == b.data_ptr()
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,8 +5,10 @@ leaves no guard. Both run once more on elements of the example inputs.
 """
 
 import itertools
+import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +20,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
-from aotpack.trace.agreement.exported import check_export
+from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
@@ -111,8 +113,21 @@ def _check(
             f"exporting {call.signature.name}: the model raises for an admitted size, "
             f"where {case}, {text}\n{_ADVICE}."
         ) from error
-    compare(call, check_export(call, eager, f"where {case},", _ADVICE))
+    try:
+        compare(call, check_export(call, eager, f"where {case},", _ADVICE))
+    except AnotherFunction:
+        with _without_onednn():
+            compare(call, check_export(call, call.run(), f"where {case},", _ADVICE))
     return True
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Its convolutions in bfloat16 err for one and two columns, on some processors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
 
 
 def _leaves(call: Call) -> list[Any]:

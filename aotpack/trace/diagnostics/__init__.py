@@ -1,5 +1,6 @@
 """Export errors of torch, condensed to the user's lines. In reading order:
 
-``conditions`` and ``branches`` (logged while exporting), ``lines`` (the user's), ``complaint`` (the
-message), ``guards`` (checked later), ``collectives`` (refused).
+``conditions`` and ``branches`` (logged while exporting), ``derived`` (asserted by the export),
+``lines`` (the user's), ``complaint`` (the message), ``guards`` (checked later), ``collectives``
+(refused).
 """

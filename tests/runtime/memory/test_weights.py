@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from aotpack.runtime import PackageError, WeightError, load
 from aotpack.runtime.safetensors import read_safetensors
@@ -23,6 +24,39 @@ def test_binding_replaces_weights(package: Path, device: FakeDevice, given: dict
     with load(package, device) as model:
         model.bind_weights(given)
         assert model(X, X).tolist() == [[10, 10]]
+
+
+SIX = np.array([6], np.float32)
+
+
+@pytest.mark.parametrize("name", ["alias", "scale"])
+@pytest.mark.parametrize("as_torch", [False, True])
+def test_names_of_one_weight_take_equal_values(
+    tmp_path: Path, package: Path, device: FakeDevice, *, name: str, as_torch: bool
+) -> None:
+    other = "alias" if name == "scale" else "scale"
+    given = {name: FIVE, other: FIVE.copy()}
+    if as_torch:
+        given = {key: torch.from_numpy(value) for key, value in given.items()}
+    file = tmp_path / "both.safetensors"
+    save_file({name: FIVE, other: FIVE.copy()}, file)
+    with load(package, device) as model:
+        model.bind_weights(given)
+        assert model(X, X).tolist() == [[10, 10]]
+        model.bind_weights({name: FIVE - 1})
+        model.bind_weights(file)
+        assert model(X, X).tolist() == [[10, 10]]
+
+
+@pytest.mark.parametrize("other", [SIX, torch.tensor([6.0]), np.array([np.nan], np.float32)])
+def test_names_of_one_weight_refuse_values_that_differ(
+    package: Path, device: FakeDevice, other: object
+) -> None:
+    told = "'scale' and 'alias' are one tensor in this model and were given as two that differ"
+    with load(package, device) as model:
+        with pytest.raises(WeightError, match=told):
+            model.bind_weights({"scale": FIVE, "alias": other})
+        assert model(X, X).tolist() == [[4, 4]]
 
 
 def test_no_weights_in_the_package(tmp_path: Path, device: FakeDevice) -> None:
@@ -51,17 +85,6 @@ def test_damaged_constants_are_refused(tmp_path: Path, device: FakeDevice) -> No
         load(folder, device)
 
 
-def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: FakeDevice) -> None:
-    folder = write_demo(package.parent / "apart" / "demo", weights="sidecar")
-    with pytest.raises(WeightError, match="is in neither .*/demo nor .*/apart. .* --weights FILE"):
-        load(folder, device)
-    embedded = (package / "weights.safetensors").read_bytes()
-    (folder.parent / "demo-0.1.0.weights.safetensors").write_bytes(embedded)
-    for given in (None, package / "weights.safetensors"):
-        with load(folder, device, weights=given) as model:
-            assert model(X, X).tolist() == [[4, 4]]
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -71,7 +94,7 @@ def test_a_sidecar_is_found_beside_the_package_or_given(package: Path, device: F
         ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
         ({"scale": FIVE[:0]}, r"'scale' is float32\[0\]; accepted: float32\[1\]"),
         ({"scale": FIVE.astype(np.float64)}, r"'scale' is float64\[1\]; accepted: float32\[1\]"),
-        ({"scale": FIVE, "alias": FIVE.copy()}, "'scale' and 'alias' are one tensor"),
+        ({"scale": FIVE, "alias": FIVE + 1}, "'scale' and 'alias' are one tensor"),
     ],
 )
 def test_wrong_weights_change_nothing(

@@ -7,7 +7,7 @@ check that follows from others leaves no trace in the program, so checks are not
 """
 
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from aotpack.trace.source import is_user_file
 
 _Ranges = Mapping[sympy.Symbol, Any]
 _ASSERTIONS = (torch.ops.aten._assert_scalar.default,)
+_WIDENED = "widened counted ranges"  # in the meta of a graph module
 _UPPER, _LOWER = (sympy.Le, sympy.Lt), (sympy.Ge, sympy.Gt)
 
 
@@ -56,10 +57,11 @@ def widen_counted_ranges(program: ExportedProgram, checks: Iterable[Any]) -> Non
 
     ``checks`` are the conditions that the export checked.
     """
-    environment, relations = shape_environment(program.graph), list(checks)
+    widened = program.graph_module.meta.setdefault(_WIDENED, {})
+    environment, relations = _shape_environment(program.graph), list(checks)
     if environment is None:
         return
-    admitted: MutableMapping[sympy.Symbol, Any] = program.range_constraints
+    admitted: _Ranges = program.range_constraints
     traced = environment.var_to_range
     for symbol in environment.deferred_runtime_asserts:
         known = traced.get(symbol)
@@ -68,12 +70,20 @@ def widen_counted_ranges(program: ExportedProgram, checks: Iterable[Any]) -> Non
         low, high = _widened(symbol, known, relations, traced, admitted)
         if (low, high) == (known.lower, known.upper):
             continue
-        admitted[symbol] = traced[symbol] = ValueRanges(low, high)
-        _drop_assertions(program.graph, _derived(symbol, known, low, high))
+        widened[symbol] = known, ValueRanges(low, high)
+    keep_counted_ranges(program, program)
+
+
+def keep_counted_ranges(program: ExportedProgram, before: ExportedProgram) -> None:
+    """Give the sizes of a program, in place, the ranges that those of ``before`` were given."""
+    environment = _shape_environment(program.graph)
+    for symbol, (known, wide) in before.graph_module.meta.get(_WIDENED, {}).items():
+        program.range_constraints[symbol] = environment.var_to_range[symbol] = wide
+        _drop_assertions(program.graph, _derived(symbol, known, wide.lower, wide.upper))
     program.graph_module.recompile()
 
 
-def shape_environment(graph: fx.Graph) -> Any:
+def _shape_environment(graph: fx.Graph) -> Any:
     """torch's facts about the symbols of a graph; None without symbols."""
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -124,9 +134,9 @@ def _derived(symbol: sympy.Symbol, known: Any, low: Any, high: Any) -> set[Any]:
     """The conditions that torch asserts for ends of the range that are given up."""
     found = set()
     if high != known.upper:
-        found.add(sympy.Le(symbol, known.upper))
+        found |= {sympy.Le(symbol, known.upper), sympy.Ge(known.upper, symbol)}
     if low != known.lower:
-        found.add(sympy.Ge(symbol, known.lower))
+        found |= {sympy.Ge(symbol, known.lower), sympy.Le(known.lower, symbol)}
     return found
 
 

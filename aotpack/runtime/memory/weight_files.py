@@ -1,0 +1,36 @@
+"""Where the weights of a package lie: in it, beside its wheel, or in a file that is named."""
+
+from pathlib import Path
+
+from ..errors import WeightError
+from ..manifest import Manifest
+
+
+def sidecar_name(name: str, version: str) -> str:
+    """The name of the sidecar file of a wheel."""
+    return f"{name}-{version}.weights.safetensors"
+
+
+def sidecar_name_of(manifest: Manifest) -> str:
+    """The name of the sidecar file of a package."""
+    return sidecar_name(manifest.signature.name, manifest.signature.version)
+
+
+def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
+    """The file of the weights: the given one, else that of the package's mode, else None."""
+    if given is not None:
+        return given
+    if manifest.weights_mode == "embed":
+        return manifest.folder / "weights.safetensors"
+    if manifest.weights_mode == "none" or not manifest.weights:
+        return None
+    signature, name = manifest.signature, sidecar_name_of(manifest)
+    folders = manifest.folder, manifest.folder.parent
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    raise WeightError(
+        f"loading {signature.name}: its weights travel beside the wheel and {name} is in neither "
+        f"{' nor '.join(map(str, folders))}. Put it there, or load with weights=PATH; a command "
+        "line takes --weights FILE."
+    )
