@@ -125,7 +125,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
             with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
                 again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
                 has_guards = kind is not None and getattr(again, "_guards_code", None)
-                if not has_guards and (not asserts or drop_derived(again)):
+                if not has_guards and not (asserts and drop_derived(again)):
                     again.graph_module.meta[_OBLIVIOUS] = True
                     return again
         raise

@@ -24,6 +24,7 @@ from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
+from aotpack.trace.diagnostics.derived import check_asserted
 from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
@@ -184,6 +185,7 @@ def _exported(
     name, example = given.label, copies.example(given.example)
     if isinstance(given.module, ExportedProgram):
         program = copies.program(given.module)
+        check_asserted(name, program)
         program = with_state(program, None, name)
         return program, program.module(), example, (), Branches()
     assert run is not None

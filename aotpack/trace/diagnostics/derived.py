@@ -1,41 +1,53 @@
 """Conditions on sizes that torch derives and cannot prove, such as ``2*(n // 2) < n + 2``.
 
-An export that asserts them, in place of refusing the model, is taken where they hold.
+An export that asserts them, in place of refusing the model, is taken if they hold for all sizes.
 """
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import sympy
 import torch
 from torch import fx
 from torch.export import ExportedProgram
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+from aotpack.errors import TraceError
 
 _MOST_TRIED = 4096
-_NEAR = 24  # sizes tried from each end of a longer range
+_LONGEST_PERIOD = 1024
+_DIVISIONS = (FloorDiv, Mod, PythonMod)
 
 
-def drop_derived(program: ExportedProgram) -> bool:
-    """Remove, in place, the assertions about sizes of inputs alone; False if one may fail.
-
-    All sizes of a range are tried, of longer ones many.
-    """
+def drop_derived(program: ExportedProgram) -> list[str]:
+    """Remove, in place, the assertions about sizes of inputs alone; those that are not proved."""
     ranges = program.range_constraints
-    found = list(_assertions(program.graph, {*ranges}))
-    if not all(_holds(condition, ranges) for _, condition in found):
-        return False
+    found = list(_assertions(program.graph, ranges))
+    open_ones = [str(condition) for _, condition in found if not _holds(condition, ranges)]
+    if open_ones:
+        return open_ones
     for node, _ in found:
         asked = node.args[0]
         program.graph.erase_node(node)
         if isinstance(asked, fx.Node) and not asked.users:
             program.graph.erase_node(asked)
     program.graph_module.recompile()
-    return True
+    return []
 
 
-def _assertions(graph: fx.Graph, known: set[Any]) -> Iterator[tuple[fx.Node, Any]]:
+def check_asserted(name: str, program: ExportedProgram) -> None:
+    """Refuse an exported program that asserts sizes of inputs which it admits and others."""
+    if open_ones := drop_derived(program):
+        raise TraceError(
+            f"tracing {name}: the program asserts {'; '.join(open_ones)}, which does not hold, or "
+            "is not proved, for all sizes that it admits. Export it without "
+            "prefer_deferred_runtime_asserts_over_guards, with ranges for which it holds."
+        )
+
+
+def _assertions(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.Node, Any]]:
     """The assertions about sizes of inputs, with their conditions."""
     for node in list(graph.nodes):
         if node.target is not torch.ops.aten._assert_scalar.default:
@@ -45,31 +57,85 @@ def _assertions(graph: fx.Graph, known: set[Any]) -> Iterator[tuple[fx.Node, Any
             continue
         condition, environment = value.node.expr, value.node.shape_env
         symbols = condition.free_symbols
-        if symbols <= known and not any(map(environment.is_unbacked_symint, symbols)):
+        if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
             yield node, condition
 
 
-def _holds(condition: Any, ranges: Any) -> bool:
-    symbols = sorted(condition.free_symbols, key=str)
-    spans = [_span(ranges[symbol]) for symbol in symbols]
-    each = max(2, int(_MOST_TRIED ** (1 / max(1, len(spans)))))
-    tried = [_some(low, high, each) for low, high in spans]
-    for values in itertools.product(*tried):
-        if condition.subs(dict(zip(symbols, values, strict=True))) is not sympy.true:
-            return False
-    return True
+def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:
+    """True for a condition that holds for all sizes: all are tried; a long range needs a proof."""
+    spans = {symbol: _span(ranges[symbol]) for symbol in sorted(condition.free_symbols, key=str)}
+    longest = max(spans, key=lambda symbol: spans[symbol][1] - spans[symbol][0], default=None)
+    others = [symbol for symbol in spans if symbol is not longest]
+    count = math.prod(high - low + 1 for low, high in map(spans.__getitem__, others))
+    if longest is None or count > _MOST_TRIED:
+        return condition is sympy.true
+    tried = itertools.product(*(range(spans[one][0], spans[one][1] + 1) for one in others))
+    most = _MOST_TRIED // count
+    cases = (condition.subs(dict(zip(others, values, strict=True))) for values in tried)
+    return all(_holds_along(case, longest, *spans[longest], most) for case in cases)
+
+
+def _holds_along(condition: Any, symbol: sympy.Symbol, low: int, high: int, most: int) -> bool:
+    if condition is sympy.true or condition is sympy.false:
+        return condition is sympy.true
+    if high - low < most:
+        return all(condition.subs(symbol, n) is sympy.true for n in range(low, high + 1))
+    return is_proved(condition, symbol, low)
+
+
+def is_proved(condition: Any, symbol: sympy.Symbol, low: int) -> bool:
+    """True if a relation holds from ``low`` on.
+
+    Its sides are sums of multiples, and of quotients and remainders by constants: from one period
+    of the divisors to the next, their difference changes by the same for all sizes.
+    """
+    period = _period(condition) if isinstance(condition, sympy.Rel) else None
+    if period is None or period > _LONGEST_PERIOD:
+        return False
+    apart = condition.lhs - condition.rhs
+    first, second = (
+        [int(apart.subs(symbol, n + begin)) for n in range(low, low + period)]
+        for begin in (0, period)
+    )
+    (drift, *others) = {after - before for before, after in zip(first, second, strict=True)}
+    if others:
+        return False
+    below, above = max(first), min(first)
+    match condition:
+        case sympy.Lt():
+            return below < 0 and drift <= 0
+        case sympy.Le():
+            return below <= 0 and drift <= 0
+        case sympy.Gt():
+            return above > 0 and drift >= 0
+        case sympy.Ge():
+            return above >= 0 and drift >= 0
+        case sympy.Ne():
+            return (below < 0 and drift <= 0) or (above > 0 and drift >= 0)
+        case sympy.Eq():
+            return below == above == drift == 0
+    return False
+
+
+def _period(expression: Any) -> int | None:
+    """The product of all divisors; None for an expression with other terms."""
+    if isinstance(expression, _DIVISIONS):
+        of, divisor = expression.args
+        inner = _period(of)
+        if inner is None or not divisor.is_Integer or divisor <= 0:
+            return None
+        return inner * int(divisor)
+    if expression.is_Integer or expression.is_Symbol:
+        return 1
+    if not isinstance(expression, (sympy.Add, sympy.Mul, sympy.Rel)):
+        return None
+    if isinstance(expression, sympy.Mul) and sum(not a.is_Integer for a in expression.args) > 1:
+        return None
+    periods = [_period(part) for part in expression.args]
+    known = [one for one in periods if one is not None]
+    return math.prod(known) if len(known) == len(periods) else None
 
 
 def _span(bounds: Any) -> tuple[int, int]:
     high = int(bounds.upper) if bounds.upper.is_Integer else 2**31
     return max(1, int(bounds.lower)), high
-
-
-def _some(low: int, high: int, most: int) -> list[int]:
-    """Sizes of a range: all, or those near its ends and powers of two between, and their sides."""
-    if high - low < most:
-        return list(range(low, high + 1))
-    near = min(_NEAR, most // 4)
-    ends = {*range(low, low + near), *range(high - near + 1, high + 1)}
-    powers = (2**k + d for k in range(int(math.log2(high)) + 1) for d in (-1, 0, 1))
-    return sorted(ends | {n for n in powers if low <= n <= high})

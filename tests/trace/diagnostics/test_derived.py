@@ -3,13 +3,16 @@
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
+from torch.utils._sympy.functions import FloorDiv, Mod
 
 import aotpack
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics.derived import is_proved
 
 POOLING = {
     "max": nn.MaxPool2d(3, 2, ceil_mode=True),
@@ -29,6 +32,68 @@ def test_pooling_of_what_is_left(*, case: str, low: int) -> None:
     for height in (low, low + 1, low + 2, 17, 40):
         x = torch.randn(2, 3, height, 2 * low + 1)
         torch.testing.assert_close(model(x), module(x))
+
+
+class Rare(nn.Module):
+    """Another function for one size; the other condition always holds."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = F.max_pool2d(x, 3, 2, ceil_mode=True)
+        return pooled * 2 if x.shape[2] == 1003 else pooled
+
+
+@pytest.mark.parametrize("most", [2000, 100_000, None])
+def test_a_rare_size_is_not_overlooked(most: int | None) -> None:
+    h = Dim("h", min=3) if most is None else Dim("h", min=3, max=most)
+    given = (torch.randn(1, 2, 14, 6),)
+    with pytest.raises(TraceError, match="h.* != 1003"):
+        aotpack.compile(Rare(), given, dynamic_shapes=({2: h},), target="interpreter")
+
+
+@pytest.mark.parametrize(("most", "is_right"), [(2000, False), (1002, True)])
+def test_what_a_program_asserts_holds_or_is_refused(*, most: int, is_right: bool) -> None:
+    given = (torch.randn(1, 2, 14, 6),)
+    program = torch.export.export(
+        Rare(),
+        given,
+        dynamic_shapes=({2: Dim("h", min=4, max=most)},),
+        prefer_deferred_runtime_asserts_over_guards=True,
+    )
+    if is_right:
+        model = aotpack.compile(program, given, target="interpreter")
+        x = torch.randn(1, 2, 1002, 6)
+        assert torch.equal(model(x), Rare()(x))
+    else:
+        with pytest.raises(TraceError, match=r"the program asserts Ne\(s\d+, 1003\)"):
+            aotpack.compile(program, given, target="interpreter")
+
+
+N = sympy.Symbol("n")
+PROVED = [
+    2 * FloorDiv(N, 2) < N + 2,
+    2 * FloorDiv(N - 1, 2) < N,
+    sympy.Eq(Mod(6 * N, 3), 0, evaluate=False),
+    FloorDiv(N, 2) + FloorDiv(N + 1, 2) <= N,
+    sympy.Ne(N + 1, 1),
+]
+NOT_PROVED = [
+    sympy.Ne(N, 1003),
+    sympy.Eq(Mod(N, 3), 0, evaluate=False),
+    N < 1_000_000,
+    N * N > N,
+    2 * FloorDiv(N, 2) >= N,
+    3 * FloorDiv(N, 2) < N + 2,
+]
+
+
+@pytest.mark.parametrize("condition", PROVED, ids=str)
+def test_periodic_conditions_are_proved(condition: sympy.Rel) -> None:
+    assert is_proved(condition, N, 1)
+
+
+@pytest.mark.parametrize("condition", NOT_PROVED, ids=str)
+def test_others_are_not(condition: sympy.Rel) -> None:
+    assert not is_proved(condition, N, 1)
 
 
 class Rows(nn.Module):
