@@ -192,9 +192,12 @@ def evaluation_copies(
     }
     owned = {tensor.untyped_storage()._cdata for tensor in tensors if not tensor.is_meta}
     for value in (value for one in distinct.values() for _, value in held(one)):
-        is_view = isinstance(value, torch.Tensor) and id(value) not in memo
-        if is_view and value.untyped_storage()._cdata in owned:
+        if not isinstance(value, torch.Tensor) or id(value) in memo:
+            continue
+        if value.untyped_storage()._cdata in owned:
             memo[id(value)] = copies.of(value)  # of what a module owns: it stays so in the copy
+        elif value.grad_fn is not None:  # what a module computed, such as weight_norm's weight
+            memo[id(value)] = copies.of(value.detach().clone())
     try:
         with Copying(copies):
             made = {label: copy.deepcopy(one, memo) for label, one in distinct.items()}

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.stages import Weight
 from aotpack.trace.complex_pairs import real_tensor
@@ -113,6 +113,13 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
 def _memory(tensor: torch.Tensor, name: str) -> Memory:
     if tensor.numel() == 0:
         return (name,)
-    start = tensor.untyped_storage().data_ptr()
+    try:
+        start = tensor.untyped_storage().data_ptr()
+    except NotImplementedError as error:  # a tensor inside of torch.func.grad
+        raise TraceError(
+            f"reading the tensors of the program: {name} is a tensor of a transformation, such as "
+            "torch.func.grad or jacrev, which the export keeps. Accepted are models without "
+            "gradients: write them out, or give jvp, which is computed forward"
+        ) from error
     layout = (tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device))
     return (start, tensor.storage_offset(), *layout)

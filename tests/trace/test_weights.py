@@ -5,6 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
+from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
 
 X = torch.randn(2, 4)
@@ -85,3 +87,28 @@ def test_complex_weights_are_pairs(trace_function):
     (weight,) = graph.weights
     assert (weight.name, weight.dtype, weight.shape) == ("a.table", DType.FLOAT32, (4, 2))
     assert np.frombuffer(weight.data, np.float32).tolist() == [1.0, -0.0] * 4
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("runs_first", [False, True])
+def test_a_weight_that_the_module_computed_is_copied(runs_first):
+    """``nn.utils.weight_norm`` keeps the weight of the last call, with its gradient function."""
+    module = nn.utils.weight_norm(nn.Linear(5, 3)).eval()
+    x = torch.randn(2, 5)
+    if runs_first:
+        with torch.no_grad():
+            module(x)
+    model = aotpack.compile(module, (x,), target="interpreter")
+    torch.testing.assert_close(model(2 * x), module(2 * x))
+
+
+def test_gradients_in_a_model_are_refused_in_words():
+    def energy(x):
+        return (x.sin() ** 2).sum()
+
+    class Force(nn.Module):
+        def forward(self, x):
+            return torch.func.grad(energy)(x)
+
+    with pytest.raises(TraceError, match=r"is a tensor of a transformation, such as torch.func"):
+        aotpack.compile(Force(), (torch.randn(3),), target="interpreter")

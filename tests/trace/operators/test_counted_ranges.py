@@ -69,3 +69,60 @@ def test_positions_beside_dynamic_sizes(*, check: Check, strict: bool) -> None:
                     model(*args)
             else:
                 assert torch.equal(model(*args), expected), (count, start)
+
+
+def less_one(x: torch.Tensor, u: int) -> torch.Tensor:
+    torch._check(u == x.shape[0] - 1)
+    return x.new_ones(u) * 2 + x.sum()
+
+
+def one_more(x: torch.Tensor, u: int) -> torch.Tensor:
+    torch._check(u + 1 == x.shape[0])
+    return x[:u] + x[1:]
+
+
+def the_same(x: torch.Tensor, u: int) -> torch.Tensor:
+    torch._check(u == x.shape[0])
+    return x * u
+
+
+def half(x: torch.Tensor, u: int) -> torch.Tensor:
+    torch._check(u == x.shape[0] // 2)
+    return x[:u] * 2
+
+
+def four(x: torch.Tensor, u: int) -> torch.Tensor:
+    torch._check(u == 4)
+    return x[:1] * u
+
+
+class Equal(nn.Module):
+    """torch puts the size in place of the number that data give."""
+
+    def __init__(self, function: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+        return self.function(x, number.item())
+
+
+EQUAL = {less_one: 4, one_more: 4, the_same: 5, half: 2, four: 4}
+
+
+@pytest.mark.parametrize("function", EQUAL, ids=lambda function: function.__name__)
+def test_numbers_that_equal_sizes(function: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+    example = torch.randn(5), torch.tensor(EQUAL[function])
+    shapes = {"x": {0: Dim("n", min=1, max=8)}, "number": None}
+    model = aotpack.compile(Equal(function), example, dynamic_shapes=shapes, target="interpreter")
+    eager = Equal(function)
+    for count in (1, 2, 5):
+        for number in range(-1, 7):
+            args = torch.randn(count), torch.tensor(number)
+            try:
+                expected = eager(*args)
+            except RuntimeError:
+                with pytest.raises(AotpackError):
+                    model(*args)
+            else:
+                torch.testing.assert_close(model(*args), expected)

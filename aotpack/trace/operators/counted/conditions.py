@@ -53,14 +53,13 @@ def _conditions(
 
 
 def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[SizeCondition]:
-    """Results whose dimension torch expresses by other sizes, which an assertion made equal."""
+    """Numbers and dimensions that torch expresses by other sizes, which an assertion made equal."""
     for node, found in counted.bindings.items():
         for binding in found if node in live else ():
-            if binding.dimension is None:
-                continue
             values = node.meta["val"]
             value = values[binding.output] if isinstance(values, (tuple, list)) else values
-            shown = sizes.convert(value.shape[binding.dimension])
+            is_number = binding.dimension is None
+            shown = sizes.convert(value if is_number else value.shape[binding.dimension])
             holds = sizes.equal(Int.of(binding.size), shown)
             if holds.constant != 1:
                 yield SizeCondition(

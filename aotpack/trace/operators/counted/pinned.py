@@ -40,7 +40,7 @@ def pinned(node: fx.Node, counting: Collection[fx.Node]) -> Pinned | None:
     """
     value = node.meta.get("val")
     if reads_number(node):
-        return Pinned(None, value) if _is_constant(value) else None
+        return Pinned(None, value) if _is_given(value) else None
     deciding = set(_deciding(node))
     if not deciding or any(deciding.intersection(_deciding(one)) for one in counting):
         return None
@@ -52,10 +52,12 @@ def pinned(node: fx.Node, counting: Collection[fx.Node]) -> Pinned | None:
     return Pinned(dimension, first.shape[dimension])
 
 
-def _is_constant(value: Any) -> bool:
-    """True for an integer that is known."""
-    is_symbolic = isinstance(value, torch.SymInt)
-    return bool(value.node.expr.is_Integer) if is_symbolic else type(value) is int
+def _is_given(value: Any) -> bool:
+    """True for an integer that is known, or that sizes of inputs give."""
+    if not isinstance(value, torch.SymInt):
+        return type(value) is int
+    environment = value.node.shape_env
+    return not any(map(environment.is_unbacked_symint, value.node.expr.free_symbols))
 
 
 def _deciding(node: fx.Node) -> Iterator[fx.Node]:

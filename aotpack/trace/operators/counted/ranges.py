@@ -100,9 +100,9 @@ def _widened(
     low, high = known.lower, known.upper
     for kinds, is_upper in ((_UPPER, True), (_LOWER, False)):
         ends = [
-            (_end(kind, bound, traced), _end(kind, bound, admitted), bound)
+            (*(_end(kind, bound, one, is_upper) for one in (traced, admitted)), bound)
             for kind, bound in _solved(symbol, relations)
-            if isinstance(kind, kinds)
+            if isinstance(kind, (*kinds, sympy.Eq))
         ]
         end = high if is_upper else low
         if any(before == end and not bound.free_symbols for before, _, bound in ends):
@@ -123,11 +123,11 @@ def _solved(symbol: sympy.Symbol, relations: list[Any]) -> Iterator[tuple[Any, A
             yield found
 
 
-def _end(relation: Any, bound: Any, ranges: _Ranges) -> Any:
-    """The least or most integer that a solved relation admits for some sizes."""
+def _end(relation: Any, bound: Any, ranges: _Ranges, is_upper: bool) -> Any:
+    """The most or least integer that a solved relation admits for some sizes."""
     strict = int(isinstance(relation, (sympy.Lt, sympy.Gt)))
     around = bound_sympy(bound, {name: ranges[name] for name in bound.free_symbols & {*ranges}})
-    return around.upper - strict if isinstance(relation, _UPPER) else around.lower + strict
+    return around.upper - strict if is_upper else around.lower + strict
 
 
 def _derived(symbol: sympy.Symbol, known: Any, low: Any, high: Any) -> set[Any]:
