@@ -12,7 +12,6 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
-from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.kernels.access import memory_order
@@ -31,7 +30,7 @@ from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.operators.strided import check_strided
 from aotpack.trace.sizes import Sizes, find_sizes
 from aotpack.trace.source import source_of
-from aotpack.trace.tree import check_counters, children_of, leaf_of, tree_of
+from aotpack.trace.tree import check_counters, children_of, leaf_of, leaf_paths, tree_of
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
 from aotpack.trees import Tree
 
@@ -237,8 +236,8 @@ def _result_tree(program: ExportedProgram, kwargs: Tree, name: str) -> Tree:
     specs = program.graph_signature.output_specs
     results = [one.arg for one in specs if one.kind is OutputKind.USER_OUTPUT]
     spec = program.call_spec.out_spec
-    paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(results, spec))
-    leaves = [leaf_of(one, "result", pytree.keystr(path)) for path, one in paths]
+    paths = leaf_paths(spec)
+    leaves = [leaf_of(one, "result", path) for path, one in zip(paths, results, strict=True)]
     result = tree_of(spec, iter(leaves), "result")
     check_counters(kwargs, result, name)
     return result

@@ -3,7 +3,7 @@
 import dataclasses
 import keyword
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -122,6 +122,18 @@ def _counters(before: Tree, after: Tree, path: str) -> Iterator[tuple[str, Any, 
         yield from _counters(one, other, path + step)
     if before.kind == after.kind == "constant" and before.value != after.value:
         yield path, before.value, after.value
+
+
+def leaf_paths(spec: pytree.TreeSpec, path: str = "") -> Iterator[str]:
+    """The place of each leaf, as ``[0]['key']``; "" for a structure that is one."""
+    if spec.is_leaf():
+        yield path
+        return
+    children = children_of(spec)
+    keys = _keys(spec)
+    names: Sequence[str | int] = keys if len(keys) == len(children) else range(len(children))
+    for name, child in zip(names, children, strict=True):
+        yield from leaf_paths(child, f"{path}[{name!r}]")
 
 
 def _name_of(kind: type) -> str:
