@@ -24,15 +24,12 @@ _DIVISIONS = (FloorDiv, Mod, PythonMod)
 def drop_derived(program: ExportedProgram) -> list[str]:
     """Remove, in place, the assertions about sizes of inputs alone; those that are not proved."""
     ranges = program.range_constraints
-    found = list(_assertions(program.graph, ranges))
+    found = list(_about_inputs(program.graph, ranges))
     open_ones = [str(condition) for _, condition in found if not _holds(condition, ranges)]
     if open_ones:
         return open_ones
     for node, _ in found:
-        asked = node.args[0]
-        program.graph.erase_node(node)
-        if isinstance(asked, fx.Node) and not asked.users:
-            program.graph.erase_node(asked)
+        drop_assertion(node)
     program.graph_module.recompile()
     return []
 
@@ -47,14 +44,26 @@ def check_asserted(name: str, program: ExportedProgram) -> None:
         )
 
 
-def _assertions(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.Node, Any]]:
-    """The assertions about sizes of inputs, with their conditions."""
+def assertions(graph: fx.Graph) -> Iterator[tuple[fx.Node, torch.SymBool]]:
+    """The assertions about sizes, with what they assert."""
     for node in list(graph.nodes):
-        if node.target is not torch.ops.aten._assert_scalar.default:
-            continue
-        value = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
-        if not isinstance(value, torch.SymBool):
-            continue
+        if node.target is torch.ops.aten._assert_scalar.default:
+            value = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+            if isinstance(value, torch.SymBool):
+                yield node, value
+
+
+def drop_assertion(node: fx.Node) -> None:
+    """Remove an assertion, and its condition if nothing else reads that."""
+    (asked, *_), graph = node.args, node.graph
+    graph.erase_node(node)
+    if isinstance(asked, fx.Node) and not asked.users:
+        graph.erase_node(asked)
+
+
+def _about_inputs(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.Node, Any]]:
+    """The assertions about sizes of inputs, with their conditions."""
+    for node, value in assertions(graph):
         condition, environment = value.node.expr, value.node.shape_env
         symbols = condition.free_symbols
         if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):

@@ -1,6 +1,8 @@
 """Checks of counted sizes beside dynamic ones: what the model admits is admitted, and no more."""
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +49,19 @@ def short_of(start: int, count: int) -> None:
     torch._check(2 * start + count < 13)
 
 
+def answer_or_refusal(
+    model: Any, eager: nn.Module, args: tuple[torch.Tensor, ...]
+) -> torch.Tensor | None:
+    """What eager gives; None where it refuses the call, as the model must."""
+    try:
+        answer: torch.Tensor = eager(*args)
+    except RuntimeError:
+        with pytest.raises(AotpackError):
+            model(*args)
+        return None
+    return answer
+
+
 CHECKS = (fits, before_the_last, behind_as_many, short_of)
 
 
@@ -59,16 +74,10 @@ def test_positions_beside_dynamic_sizes(*, check: Check, strict: bool) -> None:
         Cache(check), example, dynamic_shapes=shapes, target="interpreter", strict=strict
     )
     eager = Cache(check)
-    for count in (1, 2, 5):
-        for start in range(-1, 10):
-            args = torch.randn(count, 3), torch.tensor(start)
-            try:
-                expected = eager(*args)
-            except RuntimeError:
-                with pytest.raises(AotpackError):
-                    model(*args)
-            else:
-                assert torch.equal(model(*args), expected), (count, start)
+    for count, start in itertools.product((1, 2, 5), range(-1, 10)):
+        args = torch.randn(count, 3), torch.tensor(start)
+        expected = answer_or_refusal(model, eager, args)
+        assert expected is None or torch.equal(model(*args), expected), (count, start)
 
 
 def less_one(x: torch.Tensor, u: int) -> torch.Tensor:
@@ -116,13 +125,8 @@ def test_numbers_that_equal_sizes(function: Callable[[torch.Tensor, int], torch.
     shapes = {"x": {0: Dim("n", min=1, max=8)}, "number": None}
     model = aotpack.compile(Equal(function), example, dynamic_shapes=shapes, target="interpreter")
     eager = Equal(function)
-    for count in (1, 2, 5):
-        for number in range(-1, 7):
-            args = torch.randn(count), torch.tensor(number)
-            try:
-                expected = eager(*args)
-            except RuntimeError:
-                with pytest.raises(AotpackError):
-                    model(*args)
-            else:
-                torch.testing.assert_close(model(*args), expected)
+    for count, number in itertools.product((1, 2, 5), range(-1, 7)):
+        args = torch.randn(count), torch.tensor(number)
+        expected = answer_or_refusal(model, eager, args)
+        if expected is not None:
+            torch.testing.assert_close(model(*args), expected)

@@ -20,10 +20,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from aotpack.trace.diagnostics.derived import assertions, drop_assertion
 from aotpack.trace.source import is_user_file
 
 _Ranges = Mapping[sympy.Symbol, Any]
-_ASSERTIONS = (torch.ops.aten._assert_scalar.default,)
 _WIDENED = "widened counted ranges"  # in the meta of a graph module
 _UPPER, _LOWER = (sympy.Le, sympy.Lt), (sympy.Ge, sympy.Gt)
 
@@ -142,12 +142,6 @@ def _derived(symbol: sympy.Symbol, known: Any, low: Any, high: Any) -> set[Any]:
 
 def _drop_assertions(graph: fx.Graph, conditions: set[Any]) -> None:
     """Remove the assertions of these conditions."""
-    for node in list(graph.nodes):
-        if node.op != "call_function" or node.target not in _ASSERTIONS:
-            continue
-        condition = node.args[0]
-        value = condition.meta.get("val") if isinstance(condition, fx.Node) else None
-        if isinstance(value, torch.SymBool) and value.node.expr in conditions:
-            graph.erase_node(node)
-            if not condition.users:
-                graph.erase_node(condition)
+    for node, value in assertions(graph):
+        if value.node.expr in conditions:
+            drop_assertion(node)
