@@ -3,12 +3,13 @@
     python -m tools.bench_models [CASE ...] [--modes eager,aotpack,...] [-j 8] [--csv FILE]
     python -m tools.bench_models --build-only --packages DIR --target sm_90      no GPU is needed
 
-A case is a process. Several are prepared at once (``-j``; max-autotune alone on the GPU), then
-measured one after another: every figure is the median of synchronised calls, the modes in turn
-over several rounds, so that a drift of the machine touches all alike. "launches" is aotpack without
-graphs. Weights and inputs are random, in bfloat16; torch gets convolutional networks in
-channels-last. MiB are those a mode needs at most, its weights and results included. Packages in
-DIR are used as they are; they have no weights, which are bound at load.
+A case is a process. Several are prepared at once (``-j``; max-autotune alone on a GPU), in turn
+on the GPUs of the machine, then measured one after another: every figure is the median of
+synchronised calls, the modes in turn over several rounds, so that a drift of the machine touches
+all alike. "launches" is aotpack without graphs. Weights and inputs are random, in bfloat16; torch
+gets convolutional networks in channels-last. MiB are those a mode needs at most, its weights and
+results included. Packages in DIR are used as they are; they have no weights, which are bound at
+load.
 """
 
 from __future__ import annotations
@@ -198,7 +199,8 @@ def _alone_if(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with open(Path(tempfile.gettempdir()) / "bench_models.lock", "w") as lock:
+    gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+    with open(Path(tempfile.gettempdir()) / f"bench_models.{gpu}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -253,14 +255,15 @@ def host_microseconds(call: Call, args: tuple[torch.Tensor, ...]) -> float:
 class Worker:
     """The process of a case, and the lines it answers."""
 
-    def __init__(self, name: str, options: argparse.Namespace) -> None:
+    def __init__(self, name: str, gpu: int, options: argparse.Namespace) -> None:
         self.name = name
         words = [name, "--worker", "--modes", options.modes, "--packages", str(options.packages)]
         words += ["--compilers", str(options.compilers)]
         words += ["--target", options.target] if options.target else []
         command = [sys.executable, "-m", "tools.bench_models", *words]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(command, text=True, **pipes)
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)}
+        self.process = subprocess.Popen(command, text=True, env=environment, **pipes)
         self.answers: queue.Queue[Found] = queue.Queue()
         assert self.process.stdout is not None
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
@@ -291,7 +294,9 @@ def run(names: Sequence[str], options: argparse.Namespace) -> dict[str, Found]:
     """All cases, ``options.jobs`` at a time: prepared together, measured one by one."""
     start, results = time.perf_counter(), dict[str, Found]()
     for first in range(0, len(names), options.jobs):
-        workers = [Worker(name, options) for name in names[first : first + options.jobs]]
+        some = names[first : first + options.jobs]
+        gpus = torch.cuda.device_count()
+        workers = [Worker(name, number % gpus, options) for number, name in enumerate(some)]
         ready = {}
         for worker in workers:
             left = options.limit - (time.perf_counter() - start)
