@@ -99,8 +99,8 @@ int main(void) {
 """
 
 
-NEXT = "atomic_fetch_add(&pool->next, pool->chunk)"
-PLAIN = "*(int64_t *)&pool->next; *(int64_t *)&pool->next += pool->chunk"
+NEXT = "atomic_fetch_add(&portion->next, pool->chunk)"
+PLAIN = "*(int64_t *)&portion->next; *(int64_t *)&portion->next += pool->chunk"
 
 
 def threads_report(folder: Path, take_items: str) -> str:
