@@ -305,6 +305,8 @@ def _run(campaign: Campaign, seeds: range, jobs: int, seconds: float) -> int:
             refusals[words] += 1
         if kind in ("wrong", "crash"):
             print(f"seed {seed}: {kind}: {words[:600]}\n{small.inputs}\n{small.source}", flush=True)
+        if counts.total() % 100 == 0:
+            print(f"{counts.total()} models:", dict(counts), flush=True)
         if time.perf_counter() - start > seconds:
             break
     print(f"{counts.total()} models:", dict(counts), f"{time.perf_counter() - start:.0f} s")
