@@ -38,10 +38,10 @@ from aotpack.trace.operators.counted.ranges import (
 )
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.layouts import kept_layouts
+from aotpack.trace.operators.modes import AlsoInside, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.state import check_memory, distinct_names
-from aotpack.trace.operators.streams import WithoutStreams
 from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
@@ -159,14 +159,13 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     check_memory(program, name, {})
+    _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
             quiet_inference(),
-            RegisteredLowerings(),
-            WithoutStreams(),
-            RecurrentLoops(),
+            AlsoInside(RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
             kept_layouts(program),
             restored_bases(program),
@@ -181,14 +180,26 @@ def decompose(
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         shared = _views_of_one_memory(program)
-        hint = f" ({' and '.join(shared)} share memory; give each its own)" if shared else ""
-        raise TraceError(f"functionalising {name}: {condensed(error)}{hint}") from error
+        what = f"{' and '.join(shared)} share memory; give each its own" if shared else ""
+        raise TraceError(f"functionalising {name}: {what or condensed(error)}") from error
+
+
+def _separate_empty(program: ExportedProgram) -> None:
+    """Give tensors without elements memory of their own: export takes tied ones for two."""
+    for tensors in (program.state_dict, program.constants):
+        for name, tensor in tensors.items():
+            if isinstance(tensor, torch.Tensor) and not tensor.numel():
+                empty = torch.empty_like(tensor)
+                is_weight = isinstance(tensor, nn.Parameter)
+                tensors[name] = nn.Parameter(empty, tensor.requires_grad) if is_weight else empty
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:
     """Weights that are different views of one storage; none may be changed in place."""
     by_storage: dict[int, dict[tuple[object, ...], str]] = {}
     for name, tensor in program.state_dict.items():
+        if not tensor.numel():
+            continue
         layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
         views = by_storage.setdefault(tensor.untyped_storage().data_ptr(), {})
         views.setdefault(layout, name)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 
 import aotpack
 from aotpack.errors import TraceError, UnsupportedError, UsageError
@@ -104,6 +106,118 @@ def test_operators_that_change_their_arguments() -> None:
     for x in (X, Y):
         torch.testing.assert_close(model(x), eager(x))
     torch.testing.assert_close(torch.from_dlpack(model.state["cache"]), eager.cache)
+
+
+@torch.library.custom_op("aot_tests::snapshot", mutates_args=())
+def snapshot(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@snapshot.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@aotpack.register_lowering(snapshot)
+def _snapshot(x: Tensor) -> Tensor:
+    return x
+
+
+class Previous(nn.Module):
+    """Returns what the call before was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = snapshot(self.kept)
+        self.kept.copy_(x)
+        return before * 2
+
+
+def changed_after(x: Tensor, y: Tensor) -> Tensor:
+    kept = snapshot(x)
+    x.add_(y)
+    return kept * 3
+
+
+@pytest.mark.row("S:H12")
+def test_a_lowering_that_returns_its_argument_gives_other_memory() -> None:
+    model, eager = aotpack.compile(Previous(), (X[0],), target="cpu"), Previous()
+    for x in X:
+        torch.testing.assert_close(model(x), eager(x))
+    zero, one = torch.zeros(5), torch.ones(5)
+    changing = aotpack.compile(Calls(changed_after), (zero.clone(), one), target="cpu")
+    torch.testing.assert_close(changing(zero, one), torch.zeros(5))
+    torch.testing.assert_close(zero, one)
+
+
+@torch.library.custom_op("aot_tests::accumulate", mutates_args=("x",))
+def accumulate(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(y)
+    return x.sum()
+
+
+@accumulate.register_fake
+def _(x: Tensor, y: Tensor) -> Tensor:
+    return x.new_empty(())
+
+
+@aotpack.register_lowering(accumulate)
+def _accumulate(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(y)
+    return x.sum()
+
+
+class Doubled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("b", torch.ones(5))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return accumulate(self.b, self.b), self.b + x
+
+
+@pytest.mark.row("S:H14")
+def test_one_tensor_may_be_changed_and_read() -> None:
+    model, eager = aotpack.compile(Doubled(), (X[0],), target="cpu"), Doubled()
+    for x in X:
+        torch.testing.assert_close(model(x), eager(x))
+
+
+def in_a_branch(x: Tensor, y: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda x, y: blend(x, y), lambda x, y: x - y, (x, y))
+
+
+def in_a_loop(x: Tensor, y: Tensor) -> Any:
+    def step(n: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return n + 1, blend(x, y), y.clone()
+
+    return while_loop(lambda n, x, y: n < 3, step, (torch.tensor(0), x, y))[1]
+
+
+def in_a_scan(x: Tensor, y: Tensor) -> Any:
+    return scan(lambda c, row: (blend(c, row), c.clone()), x[0], y, dim=0)
+
+
+@pytest.mark.row("S:H12")
+@pytest.mark.parametrize("function", [in_a_branch, in_a_loop, in_a_scan])
+def test_registered_operators_in_control_flow(function: Callable[..., Any]) -> None:
+    compiled = compile_all(Calls(function), (X.abs(), Y))
+    agree(compiled, (X.abs(), Y))
+    agree(compiled, (-X.abs(), Y))
+
+
+def test_a_wrong_lowering_in_a_branch_is_refused() -> None:
+    op = unregistered("wrong_inside")
+    aotpack.register_lowering(op)(lambda x, y: x + 1.01)
+
+    def call(x: Tensor, y: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, op, lambda x, y: x - y, (x, y))
+
+    with pytest.raises(TraceError, match="wrong_inside.default .*its results differs by 0.01"):
+        aotpack.compile(Calls(call), (X.abs(), Y), target="interpreter")
 
 
 def unregistered(name: str, changes: tuple[str, ...] = ()) -> Any:

@@ -278,10 +278,40 @@ class Shared(nn.Module):
         return self.whole.sum() + x
 
 
+class SharedBesideEmpty(Shared):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("e", torch.empty(0))
+        self.f = nn.Parameter(torch.empty(0, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.e.sum() + self.f.sum()
+
+
 @pytest.mark.row("S:L7", "S:inv15")
-def test_refuses_a_change_that_shows_elsewhere() -> None:
-    with pytest.raises(TraceError, match="whole and row share memory; give each its own"):
-        aotpack.compile(Shared(), (torch.randn(4),), target="cpu")
+@pytest.mark.parametrize("model", [Shared, SharedBesideEmpty])
+def test_refuses_a_change_that_shows_elsewhere(model: type[nn.Module]) -> None:
+    with pytest.raises(TraceError, match="model: whole and row share memory; give each its own"):
+        aotpack.compile(model(), (torch.randn(4),), target="cpu")
+
+
+class Tied(nn.Module):
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.register_buffer("q", torch.zeros(rows, 4))
+        self.tied = self.q
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.q.add_(1)
+        return self.tied + 1, self.q.sum() + x
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_tied_state_of_any_size(rows: int) -> None:
+    x = torch.randn(3)
+    model, eager = aotpack.compile(Tied(rows), (x,), target="cpu"), Tied(rows)
+    for _ in range(2):
+        torch.testing.assert_close(model(x), eager(x))
 
 
 @pytest.mark.parametrize("target", TARGETS)

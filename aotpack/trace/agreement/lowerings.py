@@ -5,6 +5,7 @@ with the example inputs: values must agree to half of their type's digits, which
 lowering from a different rounding order.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.trace.agreement.values import difference, shown
+from aotpack.trace.operators.control import CONTROL, Turns, as_part, run_control
 from aotpack.trace.operators.registered import RegisteredLowerings, registered, run_registered
 from aotpack.trace.source import source_of
 from aotpack.trace.weights import weight_tensor
@@ -27,7 +29,8 @@ def check_lowerings(program: ExportedProgram, example: Sequence[Any] | None, nam
 
     ``example`` are all leaves of the inputs; None where operators cannot run on this machine.
     """
-    nodes = [node for node in program.graph.nodes if registered(node.target)]
+    parts = [one for one in program.graph_module.modules() if isinstance(one, fx.GraphModule)]
+    nodes = [node for part in parts for node in part.graph.nodes if registered(node.target)]
     for node in nodes:
         with torch.no_grad():
             complaint = _symbolic_complaint(node)
@@ -36,11 +39,11 @@ def check_lowerings(program: ExportedProgram, example: Sequence[Any] | None, nam
     if nodes and example is not None:
         user = iter(example)
         flat = [
-            weight_tensor(program, spec.target).clone() if spec.target else next(user)
+            weight_tensor(program, spec.target) if spec.target else next(user)
             for spec in program.graph_signature.input_specs
         ]
-        copies = pytree.tree_map_only(torch.Tensor, torch.clone, flat)
         with torch.no_grad():
+            copies = pytree.tree_map_only(torch.Tensor, torch.clone, flat)
             _Comparison(program.graph_module, name).run(*copies)
 
 
@@ -52,10 +55,13 @@ class _Comparison(fx.Interpreter):
         self.name = name
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.target in CONTROL:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return run_control(n.target, pytree.tree_map(self._part, args), Turns())
         if not registered(n.target):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        theirs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+        theirs = _copied((args, kwargs))
         try:
             result = super().run_node(n)
         except Exception as error:
@@ -69,6 +75,17 @@ class _Comparison(fx.Interpreter):
         if complaint:
             raise TraceError(_refusal(self.name, n, complaint))
         return result
+
+    def _part(self, value: Any) -> Any:
+        """A graph as a function that compares too; other values unchanged."""
+        if not isinstance(value, fx.GraphModule):
+            return value
+        return as_part(_Comparison(value, self.name))
+
+
+def _copied(values: Any) -> Any:
+    """Copies of tensors; those that are one, or views of one memory, stay so."""
+    return copy.deepcopy(values)
 
 
 def _answer(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -190,6 +190,7 @@ def _is_rounding(wanted: torch.Tensor, found: torch.Tensor, seen: Seen) -> bool:
         x, y, change, limit = wanted.double(), found.double(), seen.change, tolerance(wanted)
         off = (x - y).abs()
         is_same = (x == y) | (x.isnan() & y.isnan())
-        turned = ~(change <= limit)
+        reached = tolerance(found[x.isfinite()])  # where all that is wanted is 0, the limit is too
+        turned = ~(change <= max(limit, reached))
         unexplained = ~is_same & change.isfinite() & ~(off <= limit + STRENGTH * change)
     return int(torch.count_nonzero(unexplained)) <= int(torch.count_nonzero(turned))

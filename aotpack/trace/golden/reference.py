@@ -23,7 +23,7 @@ from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.graph import is_returned
-from aotpack.trace.operators.control import COND, CONTROL, Turns, run_control
+from aotpack.trace.operators.control import COND, CONTROL, Turns, as_part, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
@@ -94,15 +94,7 @@ class Eager(fx.Interpreter):
 
     def _part(self, value: Any) -> Any:
         """A graph as a function over this interpreter's values; other values unchanged."""
-        if not isinstance(value, fx.GraphModule):
-            return value
-        inner = self.inner(value)
-
-        def run(*operands: Any) -> tuple[Any, ...]:
-            given = inner.run(*operands)
-            return tuple(given) if isinstance(given, (tuple, list)) else (given,)
-
-        return run
+        return as_part(self.inner(value)) if isinstance(value, fx.GraphModule) else value
 
     def inner(self, module: fx.GraphModule) -> "Eager":
         """The interpreter of a part."""

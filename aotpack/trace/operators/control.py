@@ -164,6 +164,16 @@ class Turns:
             raise EndlessLoop(f"running a while_loop: it takes more than {self.most:.0f} turns")
 
 
+def as_part(module: fx.Interpreter) -> Part:
+    """A graph as a function whose results are a tuple."""
+
+    def run(*operands: Any) -> tuple[Any, ...]:
+        given = module.run(*operands)
+        return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+    return run
+
+
 def run_control(target: Any, args: Sequence[Any], turns: Turns) -> Any:
     """Evaluate torch's operator; the graphs among ``args`` are functions."""
     return _while_loop(turns, *args) if target is WHILE_LOOP else _MEANINGS[target](*args)

@@ -14,6 +14,7 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from aotpack.errors import UsageError, a_type
 from aotpack.trace.triton.triton_kernels import LAUNCH, check_launch, implementation
@@ -54,13 +55,20 @@ def registered(target: Any) -> bool:
 
 
 def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the function with an operator's arguments and the schema's defaults."""
+    """Call the function with an operator's arguments and the schema's defaults.
+
+    A function may return an argument or a view of one; operators return memory of their own, but
+    where their schema says otherwise.
+    """
     parameters = overload._schema.arguments
     positional = [a.name for a in parameters if not a.kwarg_only]
     given = {a.name: a.default_value for a in parameters if a.has_default_value()}
     given |= dict(zip(positional, args, strict=False)) | kwargs
     named = {a.name: given[a.name] for a in parameters if a.kwarg_only}
-    return _REGISTERED[overload](*(given[name] for name in positional), **named)
+    answer = _REGISTERED[overload](*(given[name] for name in positional), **named)
+    if any(result.alias_info is not None for result in overload._schema.returns):
+        return answer
+    return pytree.tree_map_only(torch.Tensor, torch.clone, answer)
 
 
 class RegisteredLowerings(TorchFunctionMode):

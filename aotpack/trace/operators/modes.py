@@ -1,0 +1,69 @@
+"""Function modes of torch in force while a model is exported and decomposed."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx import traceback
+from torch.overrides import TorchFunctionMode
+
+from aotpack.trace.operators.control import CONTROL
+
+
+class WithoutStreams(TorchFunctionMode):
+    """Inside the block, functions that order streams (torch.cuda.stream, wait_stream) do nothing.
+
+    They only order dependent work, and would need a GPU. A package orders its launches by data
+    dependences. Export does not record most of them; in strict mode it records operators of the
+    namespace "streams".
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        is_operator = isinstance(func, (OpOverload, OpOverloadPacket))
+        if (is_operator and str(func).startswith("streams.")) or func is torch.Tensor.record_stream:
+            return None
+        return func(*args, **(kwargs or {}))
+
+
+class AlsoInside(TorchFunctionMode):
+    """Inside the block, modes are in force, and in the graphs of control flow too.
+
+    torch leaves a mode while it runs an operator, so also while it traces the graphs that
+    ``cond``, ``while_loop``, ``map`` and ``scan`` take.
+    """
+
+    def __init__(self, *modes: Callable[[], TorchFunctionMode]) -> None:
+        super().__init__()
+        self._modes = modes
+        self._entered = ExitStack()
+
+    def __enter__(self) -> "AlsoInside":
+        for mode in self._modes:
+            self._entered.enter_context(mode())
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        self._entered.close()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in CONTROL:
+            args = tuple(self._inside(a) if isinstance(a, fx.GraphModule) else a for a in args)
+        return func(*args, **(kwargs or {}))
+
+    def _inside(self, part: fx.GraphModule) -> Callable[..., Any]:
+        """A graph as a function that runs in the modes."""
+
+        def run(*operands: Any) -> Any:
+            with AlsoInside(*self._modes), traceback.preserve_node_meta():
+                return fx.Interpreter(part).run(*operands)
+
+        return run
