@@ -59,6 +59,19 @@ def test_kernels_between_our_own() -> None:
             check(model(*given), reference(*given), exact(*wide))
 
 
+class InABranch(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, negated, lambda x: x - 1, (x,))
+
+
+@pytest.mark.row("S:H15")
+def test_a_kernel_in_a_branch() -> None:
+    x = torch.rand(33)
+    model = aotpack.compile(InABranch(), (x,), target="interpreter")
+    torch.testing.assert_close(model(x), -x)
+    torch.testing.assert_close(model(-x), -x - 1)
+
+
 @pytest.mark.row("S:H15", "S:H14")
 def test_kernels_that_change_their_arguments() -> None:
     model = aotpack.compile(Changing(), (torch.randn(3, 4),), target="interpreter")

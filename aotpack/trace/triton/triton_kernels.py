@@ -67,7 +67,9 @@ def launches_kernels(program: ExportedProgram) -> bool:
     """True for a program, not yet decomposed, whose operators launch Triton kernels."""
     return any(
         LAUNCH in str(node.target) or implementation(node.target) is not None
-        for node in program.graph.nodes
+        for module in program.graph_module.modules()
+        if isinstance(module, fx.GraphModule)
+        for node in module.graph.nodes
     )
 
 
