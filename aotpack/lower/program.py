@@ -39,7 +39,15 @@ from aotpack.lower.indexing import (
 from aotpack.lower.linalg import attention, convolution, distance, grouped_mm, matmul, patches
 from aotpack.lower.reductions import norm, reduction, scan, softmax, sort, variance_norms
 from aotpack.lower.registry import LOWERINGS
-from aotpack.lower.special import bessel, chebyshev, functions, gamma, orthogonal, zeta
+from aotpack.lower.special import (
+    bessel,
+    chebyshev,
+    functions,
+    gamma,
+    incomplete_gamma,
+    orthogonal,
+    zeta,
+)
 from aotpack.lower.views import concat, rearrange, strided, view
 from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 

@@ -161,6 +161,12 @@ POINTWISE = [
         t(23),
     ),
     fn("gamma", lambda x: (x.lgamma(), x.abs().digamma(), torch.polygamma(2, x.abs() + 1)), t(23)),
+    fn(
+        "gamma_shares",
+        lambda x, y: (torch.igamma(x.abs(), y.exp() + 4), torch.igammac(x.abs(), y.abs())),
+        t(23),
+        t(23),
+    ),
     fn("integer_powers", lambda x, y: x**y, t(9, dtype=I64), t(9, dtype=I64)),
     fn(
         "sampled",

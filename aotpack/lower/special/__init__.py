@@ -1,5 +1,5 @@
 """Special functions: formulas over elementwise operators. In reading order:
 
 ``functions`` (error functions, Airy), ``series`` (fitted coefficients), ``gamma``, ``zeta``,
-``bessel``, ``chebyshev``, ``orthogonal``.
+``incomplete_gamma`` (with ``temme``), ``bessel``, ``chebyshev``, ``orthogonal``.
 """

@@ -2,6 +2,6 @@
 
 ``ways`` (the entry: eager, the exported program and the graph must agree), ``decomposed`` with
 ``blame``, ``budget`` and ``cost``, ``inputs`` (kept or drawn), ``record``, ``reference`` (float64)
-with ``meanings`` and ``exceptional``, ``noise`` (other roundings of the reference), ``tf32``,
-``bounds`` (what elements may be), ``results`` (kept whole or sampled).
+with ``meanings`` (``exceptional``, ``incomplete_gamma``), ``noise`` (other roundings of the
+reference), ``tf32``, ``bounds`` (what elements may be), ``results`` (kept whole or sampled).
 """

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotpack.trace.golden.exceptional import EXCEPTIONAL
+from aotpack.trace.golden.incomplete_gamma import INCOMPLETE_GAMMA
 
 _ATEN = torch.ops.aten
 _FAR = 2**20  # as an exponent, beyond all floats
@@ -105,4 +106,5 @@ MEANINGS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.nanmedian.dim: _nanmedian,
     _ATEN.mode.default: _mode,
     **EXCEPTIONAL,
+    **INCOMPLETE_GAMMA,
 }
