@@ -271,7 +271,8 @@ def _fixed(argument: Fixed) -> Any:
 
 
 def _argument(arg: KernelArg) -> dict[str, Any]:
-    return {"dtype": str(arg.dtype), "pointer": arg.is_pointer, "written": arg.is_written}
+    made = {"dtype": str(arg.dtype), "pointer": arg.is_pointer, "written": arg.is_written}
+    return made | ({"in_place": True} if arg.is_in_place else {})
 
 
 def _host(host: HostBuild | None) -> dict[str, str] | None:

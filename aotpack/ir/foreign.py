@@ -44,6 +44,14 @@ class TritonKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Configuration:
+    """A kernel in one configuration, with the grid of a launch."""
+
+    kernel: TritonKernel
+    grid: tuple[Int, Int, Int]
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     """Argument ``number`` of a call."""
 
@@ -61,7 +69,7 @@ class TorchOperator:
     why the operator has no lowering.
     """
 
-    function: str  # "aten.igamma.default"
+    function: str  # "aten.linalg_lstsq.default"
     args: tuple[Fixed, ...]
     kwargs: tuple[tuple[str, Fixed], ...]
     passed: tuple[str, ...]
@@ -82,7 +90,7 @@ class Foreign:
     A base has the shape and type of its target, and the target lies in its memory; a target without
     a base (None) begins undefined. ``arguments`` are those of ``kernel.passed``: names of operands
     (read) or targets, and integers over the sizes. Two arguments name one buffer only if the kernel
-    reads both.
+    reads both. The ``others`` are configurations of the same kernel that give the same.
     """
 
     targets: tuple[str, ...]
@@ -91,6 +99,12 @@ class Foreign:
     arguments: tuple[str | Int, ...]
     grid: tuple[Int, Int, Int]  # of a Triton kernel
     origin: Origin
+    others: tuple[Configuration, ...] = ()
+
+    @property
+    def grids(self) -> tuple[Int, ...]:
+        """The numbers of programs, in all configurations."""
+        return (*self.grid, *(side for other in self.others for side in other.grid))
 
     @property
     def axes(self) -> tuple[Axis, ...]:

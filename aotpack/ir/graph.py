@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import TritonKernel
+from aotpack.ir.foreign import Configuration, TritonKernel
 from aotpack.ir.symbolic.integers import Int, Var
 
 
@@ -64,7 +64,8 @@ class GraphNode:
     """One operator call. Sizes are Ints, dtypes are DTypes; layout, device and pin flags are gone.
 
     ``op`` is torch's name, such as "aten.add.Tensor". A launch of a user's ``kernel`` has the
-    arguments that it passes; its results are the new values of the arguments number ``changes``.
+    arguments that it passes; its results are the new values of the arguments number ``changes``;
+    ``others`` are configurations that give the same.
     Control flow, such as "higher_order.cond", has ``bodies``; in a loop's bodies the node's own
     results name the current state. A conversion of the model's own that ``rounds`` does so where it
     stands; the rounding of other results may be skipped where they are not stored. ``counts`` are
@@ -79,6 +80,7 @@ class GraphNode:
     source: Source | None
     kernel: TritonKernel | None = None
     grid: tuple[Int, ...] = ()
+    others: tuple[Configuration, ...] = ()
     changes: tuple[int, ...] = ()
     bodies: tuple["Body", ...] = ()
     rounds: bool = False

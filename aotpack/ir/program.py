@@ -316,6 +316,9 @@ def _foreign(operation: Foreign) -> str:
     arguments = dict(operation.kernel.parameters) | dict(passed)
     shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
     lines.append(f"{operation.kernel.function}[{index_tuple(operation.grid)}]({shown})")
+    for other in operation.others:
+        constants = ", ".join(f"{name}={text}" for name, text in other.kernel.parameters if text)
+        lines.append(f"or {other.kernel.function}[{index_tuple(other.grid)}]({constants})")
     return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 

@@ -66,7 +66,7 @@ def integers(operation: Operation) -> list[Int]:
         elif isinstance(value, IndexValue):
             found.append(value.index)
     if isinstance(operation, Foreign):
-        found += [*operation.grid, *(one for one in operation.arguments if isinstance(one, Int))]
+        found += [*operation.grids, *(one for one in operation.arguments if isinstance(one, Int))]
     if isinstance(operation, Control):
         if not isinstance(operation, SizeRead):
             asked = operation.predicate if isinstance(operation, Branch) else operation.condition

@@ -37,6 +37,7 @@ def lower_launch(c: Context, kernel: TritonKernel) -> None:
             ),
             grid=(x, y, z),
             origin=c.origin,
+            others=node.others,
         )
     )
 

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import Foreign, TorchOperator, TritonKernel
+from aotpack.ir.foreign import Configuration, Foreign, TorchOperator, TritonKernel
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.tiles import MAX_ARCH, PointwiseTile, Variant
 from aotpack.ir.kernels.traffic import Work
-from aotpack.ir.program import Program
+from aotpack.ir.program import Program, in_place_pairs
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, product, total
 from aotpack.render.emit.arguments import POINTER_MULTIPLE
 from aotpack.render.emit.language import RenderedKernel
 from aotpack.render.emit.source_text import digest
+from aotpack.render.forms import Form
 from aotpack.render.languages import language_of
 from aotpack.render.sources import Called, Choice, Launched, Sources
 from aotpack.stages import KernelArg, TorchCall
@@ -47,23 +48,45 @@ def _calls(schedule: Schedule) -> Iterator[Foreign]:
             yield from _calls(part)
 
 
-def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:
-    """The only choice of a foreign call; it is the same for all targets."""
+def called_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choice:
+    """The only choice of a call of torch; it is the same for all targets."""
     call = kernel.foreign
+    assert call is not None and isinstance(call.kernel, TorchOperator)
+    variant = Variant(PointwiseTile(1, 1), 0, _ANY_GPU[1], Int.of(1), None)
+    called = _called(kernel.name, call, call.kernel, schedule.program, sources)
+    return Choice(variant, ((called,),))
+
+
+def launch_forms(schedule: Schedule, kernel: Kernel) -> tuple[Variant, tuple[Form, ...]]:
+    """The variant of a launch of a user's Triton kernel, and a form for each configuration."""
+    call = kernel.foreign
+    assert call is not None and isinstance(call.kernel, TritonKernel)
+    first = Configuration(call.kernel, call.grid)
+    variant = Variant(_tile(call.kernel), *_ANY_GPU, Int.of(1), None)
+
+    def form(one: Configuration) -> Form:
+        return lambda own, sources: (_launched(schedule, kernel, one, own, sources),)
+
+    return variant, tuple(map(form, (first, *call.others)))
+
+
+def _tile(kernel: TritonKernel) -> PointwiseTile:
+    return PointwiseTile(1, kernel.num_warps, kernel.num_stages)
+
+
+def _launched(
+    schedule: Schedule, kernel: Kernel, one: Configuration, own: Variant, sources: Sources
+) -> Launched:
+    """A launch in one configuration."""
+    call, program = kernel.foreign, schedule.program
     assert call is not None
-    program = schedule.program
-    if isinstance(call.kernel, TorchOperator):
-        variant = Variant(PointwiseTile(1, 1), 0, _ANY_GPU[1], Int.of(1), None)
-        return Choice(variant, ((_called(kernel.name, call, call.kernel, program, sources),),))
-    tile = PointwiseTile(1, call.kernel.num_warps, call.kernel.num_stages)
-    variant = Variant(tile, *_ANY_GPU, Int.of(1), None)
+    tile = _tile(one.kernel)
     touched = (program.buffers[name] for name in (*call.operands, *call.targets))
     moved = total(product(buffer.shape) * buffer.dtype.itemsize for buffer in touched)
-    sources.spare = False
-    x, y, z = call.grid
+    x, y, z = one.grid
     made = RenderedKernel(
         kernel.name,
-        call.kernel.text,
+        one.kernel.text,
         _parameters(call, program),
         tuple(map(str, call.arguments)),
         tile,
@@ -71,8 +94,8 @@ def foreign_choice(schedule: Schedule, kernel: Kernel, sources: Sources) -> Choi
         x,
         is_ours=False,
     )
-    name = sources.add(made, variant, language_of(tile))
-    return Choice(variant, ((Launched(name, x, made.arguments, (y, z)),),))
+    name = sources.add(made, own, language_of(tile))
+    return Launched(name, x, made.arguments, (y, z))
 
 
 def _called(
@@ -92,6 +115,7 @@ def _called(
 
 def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:
     """Pointers of their buffers' types; integers of 32 bits where all values fit, as in Triton."""
+    changed = {target for target, _ in in_place_pairs(call)}
     return tuple(
         KernelArg(
             name,
@@ -99,6 +123,7 @@ def _parameters(call: Foreign, program: Program) -> tuple[KernelArg, ...]:
             is_pointer=True,
             multiple=POINTER_MULTIPLE,
             is_written=argument in call.targets,
+            is_in_place=argument in changed,
         )
         if isinstance(argument, str)
         else KernelArg(name, _integer_type(argument), is_pointer=False, is_written=False)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from aotpack.ir.foreign import TorchOperator
 from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants, launches
 from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, ReductionTile, Tile, Variant
 from aotpack.render.emit.language import Language, RenderedKernel, SharedLaunchRenderer
-from aotpack.render.foreign import foreign_choice, refuse_foreign
+from aotpack.render.foreign import called_choice, launch_forms, refuse_foreign
 from aotpack.render.forms import Form, FormSelector
 from aotpack.render.languages import language_of
 from aotpack.render.sources import (
@@ -115,7 +116,7 @@ def _alternatives(
         )
 
     if kernels[0].foreign is not None:
-        return Alternatives(kernels, (foreign_choice(schedule, kernels[0], selector.sources),))
+        return Alternatives(kernels, _foreign(schedule, kernels[0], targets, selector, most))
     if len(kernels) == 1:
         return Alternatives(kernels, suited(kernels[0], targets))
     hosts = [target for target in targets if target.arch == 0]
@@ -123,6 +124,22 @@ def _alternatives(
     hosted = tuple(choice for kernel in kernels for choice in suited(kernel, hosts))
     together = _together(schedule, kernels, gpus, selector, most) if gpus else ()
     return Alternatives(kernels, tuple(together), hosted)
+
+
+def _foreign(
+    schedule: Schedule,
+    kernel: Kernel,
+    targets: tuple[Target, ...],
+    selector: FormSelector,
+    most: int | None,
+) -> tuple[Choice, ...]:
+    """The only choice of a call of torch; those of a user's Triton kernel by its configurations."""
+    call = kernel.foreign
+    assert call is not None
+    if isinstance(call.kernel, TorchOperator):
+        return (called_choice(schedule, kernel, selector.sources),)
+    variant, forms = launch_forms(schedule, kernel)
+    return selector.choices(variant, forms[:most], _admitting(variant, targets))
 
 
 def _together(

@@ -203,4 +203,7 @@ def _launch(kernel: RenderedKernel) -> str:
 
 
 def _types(parameters: tuple[KernelArg, ...]) -> str:
-    return " ".join(f"{parameter.dtype} {parameter.multiple}" for parameter in parameters)
+    return " ".join(
+        f"{parameter.dtype} {parameter.multiple}" + " in place" * parameter.is_in_place
+        for parameter in parameters
+    )

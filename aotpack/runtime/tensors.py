@@ -195,6 +195,7 @@ class KernelArg:
     dtype: Type
     pointer: bool
     written: bool  # the kernel may store there
+    in_place: bool = False  # and changes what is there; tuning puts it back
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import ENTRY, Foreign, TritonKernel
+from aotpack.ir.foreign import ENTRY, Configuration, Foreign, TritonKernel
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import Buffer, Operation, Program, in_place_pairs, reads, targets
 from aotpack.ir.symbolic.integers import Int
@@ -34,6 +34,13 @@ def test_it_prints_as_a_launch() -> None:
     assert "once:\n    y = b\n    copy[(1, 1, 1)](x=x, y=y, n=4)" in str(program(CALL))
 
 
+@pytest.mark.row("S:A2")
+def test_it_prints_its_other_configurations() -> None:
+    other = replace(KERNEL, parameters=(*KERNEL.parameters[:2], ("n", "8")))
+    call = replace(CALL, others=(Configuration(other, (Int.of(2), ONE, ONE)),))
+    assert "(x=x, y=y, n=4)\n    or copy[(2, 1, 1)](n=8)" in str(program(call))
+
+
 def test_its_text_has_the_name_that_is_asked_for() -> None:
     assert KERNEL.text("copy_1") == "def copy_1(x, y): copy(x, y, 4)"
     assert KERNEL.passed == ("x", "y")
@@ -43,6 +50,10 @@ def test_its_text_has_the_name_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (
+            replace(CALL, others=(Configuration(replace(KERNEL, parameters=()), CALL.grid),)),
+            "copy takes 2 arguments, its targets among them",
+        ),
         (replace(CALL, arguments=("x",)), "copy takes 2 arguments, its targets among them"),
         (replace(CALL, arguments=("x", "b")), "copy takes 2 arguments, its targets among them"),
         (replace(CALL, bases=("short",)), "is no version of short"),

@@ -14,7 +14,8 @@ class KernelArg:
 
     ``dtype`` is the element type behind a pointer. Sizes are int32 or int64 as ``dtype`` says.
     ``multiple`` is a guarantee: the address, or the size, is a multiple of this power of two.
-    A kernel stores only through pointers that are ``is_written``.
+    A kernel stores only through pointers that are ``is_written``; a second run of one that is
+    ``is_in_place`` gives something else, unless what was there is put back.
     """
 
     name: str
@@ -22,6 +23,7 @@ class KernelArg:
     is_pointer: bool
     multiple: int = 1
     is_written: bool = field(kw_only=True)
+    is_in_place: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

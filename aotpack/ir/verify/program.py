@@ -280,7 +280,8 @@ def check_foreign(program: Program) -> None:
             continue
         names = {name for name in operation.arguments if isinstance(name, str)}
         count = len(operation.kernel.passed)
-        if len(operation.arguments) != count or not names >= {*operation.targets}:
+        others = {other.kernel.passed for other in operation.others} - {operation.kernel.passed}
+        if others or len(operation.arguments) != count or not names >= {*operation.targets}:
             message = f"{operation.kernel.function} takes {count} arguments, its targets among them"
             raise InvalidProgram(program, position, message)
         for pair in in_place_pairs(operation):
@@ -288,7 +289,7 @@ def check_foreign(program: Program) -> None:
             if (target.dtype, target.shape) != (base.dtype, base.shape):
                 raise InvalidProgram(program, position, f"{target} is no version of {base}")
         numbers = (number for number in operation.arguments if isinstance(number, Int))
-        for number in (*operation.grid, *numbers):
+        for number in (*operation.grids, *numbers):
             _check_leaves(program, position, number, ())
 
 

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from aotpack.stages import Golden, Graph
 from aotpack.trace.golden.bounds import Seen
 from aotpack.trace.golden.budget import why_without_reference
+from aotpack.trace.golden.configurations import EveryConfiguration
 from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.inputs import GoldenInputs
 from aotpack.trace.golden.noise import Noisy, OwnNoisy, rounded_results
@@ -86,7 +87,8 @@ def _in_own_types(
 ) -> Results:
     """Eager's results, or the program's where there are none; counts the turns of its loops."""
     if eager is None:
-        return results_of(program, example, Eager(program.graph_module, triton, turns))
+        every = EveryConfiguration(program.graph_module, triton, turns)
+        return results_of(program, example, every)
     if _has_loop(program):
         with torch.random.fork_rng(devices=[]):
             results_of(program, example, Eager(program.graph_module, triton, turns))

@@ -4,10 +4,10 @@ The reference widens floats when they are used, so that a large model's weights 
 float64.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError
+from aotpack.ir.foreign import TritonKernel
 from aotpack.ir.rounding import PROMOTING, is_choice, is_decision, name_of, rounds_operand
 from aotpack.trace.changes import CHANGES
 from aotpack.trace.complex_pairs import real_tensor
@@ -26,12 +27,15 @@ from aotpack.trace.graph import is_returned
 from aotpack.trace.operators.control import COND, CONTROL, Turns, as_part, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
-from aotpack.trace.triton.triton_kernels import TritonPort, is_launch, read_launch
+from aotpack.trace.triton.triton_kernels import Grid, Launch, TritonPort, is_launch, read_launch
 from aotpack.trace.weights import dtype_of, weight_tensor
 
 _BITCAST = torch.ops.aten.view.dtype
 _SMALL = 5e7  # operations of an iteration, and bytes that it holds
 _REPLACING = torch.ops.aten.nan_to_num.default
+
+Changed: TypeAlias = dict[str, torch.Tensor]
+Run: TypeAlias = Callable[[TritonKernel, Grid], Changed]
 
 
 def results_of(
@@ -100,10 +104,10 @@ class Eager(fx.Interpreter):
         """The interpreter of a part."""
         return Eager(module, self.triton, self.turns)
 
-    def launch(self, node: fx.Node, *, widened: bool) -> dict[str, torch.Tensor]:
+    def launch(self, node: fx.Node, *, widened: bool) -> Changed:
         """The tensors a launch changes, by parameter, in their types or in float64."""
         assert self.triton is not None
-        launch = read_launch(node)
+        port, launch = self.triton, read_launch(node)
 
         def found(value: Any) -> Any:
             if not isinstance(value, fx.Node):
@@ -114,11 +118,19 @@ class Eager(fx.Interpreter):
             tensor = _widen(self.env[value]) if widened else self.env[value].to(own.dtype)
             return tensor.contiguous().clone()
 
-        passed = dict(zip(launch.kernel.passed, map(found, launch.passed), strict=True))
-        x, y, z = map(found, launch.grid)
-        if 0 not in (x, y, z):
-            self.triton.run(launch.kernel, (x, y, z), [_argument(v) for v in passed.values()])
-        return {parameter: passed[parameter] for parameter in node.meta["val"]}
+        def run(kernel: TritonKernel, grid: Grid) -> Changed:
+            passed = dict(zip(kernel.passed, map(found, launch.passed), strict=True))
+            x, y, z = map(found, grid)
+            if 0 not in (x, y, z):
+                port.run(kernel, (x, y, z), [_argument(v) for v in passed.values()])
+            return {parameter: passed[parameter] for parameter in node.meta["val"]}
+
+        results = run(launch.kernel, launch.grid)
+        self.configured(launch, results, run)
+        return results
+
+    def configured(self, launch: Launch, results: Changed, run: Run) -> None:
+        """Runs other configurations of a launch, where they are to be compared."""
 
 
 def _argument(value: Any) -> tuple[str, int]:

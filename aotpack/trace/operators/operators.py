@@ -10,6 +10,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
+from aotpack.ir.foreign import Configuration
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
@@ -195,6 +196,10 @@ class OperatorReader(ComplexReader):
             source=source_of(node),
             kernel=launch.kernel,
             grid=tuple(map(self._passed, launch.grid)),
+            others=tuple(
+                Configuration(kernel, (self._passed(x), self._passed(y), self._passed(z)))
+                for kernel, (x, y, z) in launch.others
+            ),
             changes=tuple(launch.position(parameter) for parameter in values),
         )
 

@@ -1,1 +1,3 @@
-"""The user's Triton kernels: ``triton_kernels`` (their launches), ``triton_source`` (text)."""
+"""The user's Triton kernels: ``triton_kernels`` (their launches), ``configurations`` (of autotuned
+ones), ``triton_source`` (text).
+"""

@@ -1,15 +1,16 @@
 """Launches of Triton kernels in an exported graph: the kernel's text, its arguments, its grid.
 
 torch represents a launch as an operator on tensors, with the kernel in a side table. An autotuned
-kernel gets its first configuration: a build measures nothing, so restore_value and reset_to_zero
-have no effect.
+kernel comes with the configurations that its pruning has left, and a grid for each; each is a form
+of the launch. restore_value and reset_to_zero have no effect on a call, as in Triton: they are for
+measurements, which put back what a kernel changes in place.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import fx
@@ -21,13 +22,14 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import UnsupportedError, a_type
 from aotpack.ir.foreign import TritonKernel
+from aotpack.trace.triton.configurations import OPTIONS, Config, configurations
 from aotpack.trace.triton.triton_source import TritonSource
 
 LAUNCH = "triton_kernel_wrapper"
 _INT32 = 2**31
-_CONFIGURED = ("num_ctas", 1), ("maxnreg", None), ("ir_override", None)
-_LAUNCH_OPTIONS = ("num_warps", "num_stages")
-_WARPS, _STAGES = 4, 3  # Triton's defaults
+
+
+Grid: TypeAlias = tuple[Any, Any, Any]
 
 
 class TritonPort(Protocol):
@@ -47,11 +49,15 @@ class TritonPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch of the graph; ``passed`` are nodes or numbers."""
+    """A launch of the graph; ``passed`` are nodes or numbers.
+
+    ``others`` are further configurations of its kernel, each with its grid.
+    """
 
     kernel: TritonKernel
     passed: tuple[Any, ...]
-    grid: tuple[Any, Any, Any]
+    grid: Grid
+    others: tuple[tuple[TritonKernel, Grid], ...] = ()
 
     def position(self, parameter: str) -> int:
         """The position of a parameter in ``passed``."""
@@ -88,7 +94,7 @@ def check_launch(given: Mapping[str, Any]) -> None:
     """Refuse a launch that a graph cannot represent completely."""
     kernel = kernel_side_table.get_kernel(given["kernel_idx"])
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
-    function, _ = _configuration(kernel)
+    function, _ = configurations(kernel)
     name = function.fn.__name__
     described = any(hasattr(value, "block_shape") for value in constants.values())
     if given["tma_descriptor_metadata"] or described:
@@ -117,44 +123,41 @@ def read_launch(node: fx.Node) -> Launch:
     given = node.kwargs
     kernel = kernel_side_table.get_kernel(given["kernel_idx"])  # type: ignore[arg-type]
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])  # type: ignore[arg-type]
-    function, config = _configuration(kernel)
-    tensors = given["kwargs"]
-    assert isinstance(tensors, Mapping)
-    values = {**_defaults(function), **constants, **tensors, **config}
-    values = {name: values[name] for name in function.arg_names if name in values}
-    missing = [name for name in function.arg_names if name not in values]
+    function, configs = configurations(kernel)
+    tensors, changed, grids = given["kwargs"], given["tensors_to_clone"], given["grid"]
+    assert isinstance(tensors, Mapping) and isinstance(changed, (list, tuple))
+    values = {**_defaults(function), **constants, **tensors}
+    _check_no_aliases(values, changed)
+    (first, own), *others = (
+        (_configured(function, values, config), _sides(grid))
+        for config, grid in zip(configs, grids, strict=True)  # type: ignore[arg-type]
+        if not config.unknown
+    )
+    if any(other.passed != first.passed for other, _ in others):
+        raise UnsupportedError(
+            f"configurations of its kernel {first.function} give values to different parameters; "
+            "name the same ones in each"
+        )
+    return Launch(first, tuple(values[name] for name in first.passed), own, tuple(others))
+
+
+def _sides(grid: Sequence[Any]) -> Grid:
+    x, y, z = (*grid, 1, 1)[:3]
+    return x, y, z
+
+
+def _configured(function: Any, values: Mapping[str, Any], config: Config) -> TritonKernel:
+    """The kernel with the constants of one configuration."""
+    given = {**values, **config.values}
+    found = {name: given[name] for name in function.arg_names if name in given}
+    missing = [name for name in function.arg_names if name not in found]
     if missing:
         raise UnsupportedError(f"its kernel {function.fn.__name__} is not passed {missing[0]}")
-    changed = given["tensors_to_clone"]
-    assert isinstance(changed, (list, tuple))
-    _check_no_aliases(values, changed)
     source, parameters = TritonSource(), {p.name: p for p in function.params}
     name = source.add(function)
-    texts = tuple((n, _text(parameters[n], v, source)) for n, v in values.items())
-    warps, stages = (int({**constants, **config}.get(o, d)) for o, d in _OPTIONS)
-    made = TritonKernel(name, source.with_entry(name, texts), texts, warps, stages)
-    x, y, z = (*given["grid"][0], 1, 1)[:3]  # type: ignore[index,misc]
-    return Launch(made, tuple(values[name] for name in made.passed), (x, y, z))
-
-
-_OPTIONS = tuple(zip(_LAUNCH_OPTIONS, (_WARPS, _STAGES), strict=True))
-
-
-def _configuration(kernel: Any) -> tuple[Any, dict[str, Any]]:
-    """The jit function, and the constants of its first configuration, warps and stages included."""
-    chosen: dict[str, Any] = {}
-    while not hasattr(kernel, "arg_names") or hasattr(kernel, "configs"):
-        if hasattr(kernel, "configs"):
-            first = kernel.configs[0]
-            for option, default in _CONFIGURED:
-                if getattr(first, option, default) != default:
-                    raise UnsupportedError(f"a configuration of its kernel sets {option}")
-            chosen |= first.kwargs
-            chosen |= {option: getattr(first, option) for option in _LAUNCH_OPTIONS}
-        elif not hasattr(kernel, "fn"):
-            raise UnsupportedError(f"its kernel is {a_type(kernel)}")
-        kernel = kernel.fn
-    return kernel, chosen
+    texts = tuple((n, _text(parameters[n], v, source)) for n, v in found.items())
+    warps, stages = (int(given.get(option, default)) for option, default in OPTIONS)
+    return TritonKernel(name, source.with_entry(name, texts), texts, warps, stages)
 
 
 def _defaults(function: Any) -> dict[str, Any]:
