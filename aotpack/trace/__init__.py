@@ -4,8 +4,9 @@ Modules in reading order: ``trace`` (the entry) with ``methods`` (several entrie
 ``names`` (of what they share), ``load`` (MODEL -> module and inputs) with
 ``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes),
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
-``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels), ``complex_pairs``,
-``complex_numbers``, ``conversions`` (the model's own), ``eager`` (runs on the example inputs),
+``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels),
+``complex_pairs``, ``complex_numbers``, ``conversions`` (the model's own), ``eager`` (runs on the
+example inputs),
 ``agreement`` (other forms of the model are checked), ``golden`` with ``strides`` (reference data),
 ``diagnostics``.
 """

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import UsageError, a_type
+from aotpack.trace.operators.losses.linear_cross_entropy import OWN
 from aotpack.trace.triton.triton_kernels import LAUNCH, check_launch, implementation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -51,7 +52,12 @@ def register_lowering(op: Any) -> Callable[[Function], Function]:
 
 def registered(target: Any) -> bool:
     """True for an operator that has a function."""
-    return target in _REGISTERED
+    return _function_of(target) is not None
+
+
+def _function_of(target: Any) -> Callable[..., Any] | None:
+    """The user's function, or ours of an operator that torch defines in Python when it is used."""
+    return _REGISTERED.get(target) or OWN.get(str(target))
 
 
 def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -65,7 +71,9 @@ def run_registered(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str
     given = {a.name: a.default_value for a in parameters if a.has_default_value()}
     given |= dict(zip(positional, args, strict=False)) | kwargs
     named = {a.name: given[a.name] for a in parameters if a.kwarg_only}
-    answer = _REGISTERED[overload](*(given[name] for name in positional), **named)
+    function = _function_of(overload)
+    assert function is not None
+    answer = function(*(given[name] for name in positional), **named)
     if any(result.alias_info is not None for result in overload._schema.returns):
         return answer
     return pytree.tree_map_only(torch.Tensor, torch.clone, answer)
@@ -82,7 +90,7 @@ class RegisteredLowerings(TorchFunctionMode):
     ) -> Any:
         given = kwargs or {}
         overload = _only_overload(func) if isinstance(func, OpOverloadPacket) else func
-        if overload in _REGISTERED:
+        if overload is not None and registered(overload):
             with self:
                 return run_registered(overload, args, given)
         if LAUNCH in str(func):

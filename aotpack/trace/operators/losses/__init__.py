@@ -1,0 +1,1 @@
+"""Losses of torch that are operators of their own: ``linear_cross_entropy`` (in chunks)."""
