@@ -1,6 +1,6 @@
 """The examples of language models: tokens of their packages beside `generate()` of transformers.
 
-python tools/check_llm.py [llama qwen3 gemma3] --tokens 256
+python tools/check_llm.py [llama llama_paged qwen3 gemma3] --tokens 256
 
 Each example becomes a wheel for processors; a process without torch generates with it, one prompt
 alone and eight of unequal lengths at once.
@@ -23,20 +23,20 @@ import aotpack
 from aotpack.importable import importable
 
 FOLDER = Path(__file__).parents[1] / "examples" / "llm"
-NAMES = "llama", "qwen3", "gemma3"
+NAMES = "llama", "llama_paged", "qwen3", "gemma3"
 LENGTHS = 5, 1, 37, 16, 20, 3, 29, 8
 PROGRAM = """
 import importlib, json, sys
 for name in ("torch", "triton", "transformers", "aotpack"):
     sys.modules[name] = None
 sys.path[:0] = sys.argv[1:3]
-from generate import Choice, Slots, stream
+from generate import Choice, sequences, stream
 package = importlib.import_module(sys.argv[3])
-slots, found = Slots(package.load("cpu")), []
+cache, found = sequences(package.load("cpu")), []
 for request in json.load(sys.stdin):
     choice = Choice(**request.pop("choice", {}))
     tokens = [[] for _ in request["prompts"]]
-    for prompt, token in stream(slots, choice=choice, **request):
+    for prompt, token in stream(cache, choice=choice, **request):
         tokens[prompt].append(token)
     found.append(tokens)
 print(json.dumps(found))

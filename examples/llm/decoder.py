@@ -7,7 +7,7 @@ keep a ring of the last positions, the others all of them.
 from collections.abc import Mapping
 
 import torch
-from sampling import sample
+from sampling import KEYS, sample
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -127,9 +127,6 @@ def methods(model: PreTrainedModel, slots: int, length: int, chunk: int) -> dict
         "decode": Method(decoder.decode, (all_slots + 1, all_slots, choices(slots))),
         "check": Method(decoder.check, (ids, one, one), dynamic_shapes=places),
     }
-
-
-KEYS = ("temperature", "top_k", "top_p", "seed")
 
 
 def choices(rows: int) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ A token depends on its row's logits, seed and position alone: not on the rest of
 import torch
 
 WORD = 0xFFFFFFFF
+KEYS = ("temperature", "top_k", "top_p", "seed")
 
 
 def sample(

@@ -2,227 +2,212 @@
 
 PYTHONPATH=examples/llm python examples/serve_llm/server.py tiny_gemma3 --port 8000
 
-It needs fastapi and uvicorn, and tokenizers for --tokenizer; no torch. Without a tokenizer, bytes
-are tokens.
+It needs fastapi, uvicorn and prometheus-client, and tokenizers for --tokenizer; no torch. Without a
+tokenizer, bytes are tokens.
 """
 
 import argparse
 import asyncio
-import codecs
+import contextlib
 import importlib
-import json
 import time
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import uvicorn
-from engine import Busy, Engine, Request
-from fastapi import FastAPI, HTTPException
-from fastapi import Request as HTTPRequest
-from fastapi.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
-from generate import Choice, Slots
-from pydantic import BaseModel, Field
+from engine import Busy, Engine
+from engine import Request as Job
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from generate import sequences
+from limits import LimitedBodies
+from metrics import Metrics
+from starlette.types import Receive, Scope, Send
+from texts import Bytes, Codec, Until, Words
+from wire import Chat, Completion, event, failure, heading, usage
 
 PAGE = Path(__file__).with_name("page.html")
-Decode = Callable[[int], str]
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
-class Bytes:
-    """Tokens are bytes of UTF-8."""
-
-    def encode(self, text: str) -> list[int]:
-        return [*text.encode()]
-
-    def decoder(self) -> Decode:
-        """Text as it becomes whole, token by token."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return lambda token: decoder.decode(bytes([token % 256]))
+class Broken(Exception):
+    """A request ended before its text did."""
 
 
-class Words:
-    """The tokens of a tokenizer.json."""
+class Answer:
+    """One request: its job in the engine, and the pieces of text that come from it."""
 
-    def __init__(self, file: str) -> None:
-        self.tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(file)
+    def __init__(self, server: "Server", asked: Completion | Chat) -> None:
+        self.server, self.asked, self.since = server, asked, time.monotonic()
+        self.head = heading(asked, server.name)
+        self.events: asyncio.Queue[tuple[int | None, str]] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
+        prompt, stop = server.codec.encode(asked.prompt), frozenset(server.stop)
+        self.job = Job(prompt, asked.max_tokens, self.hear, asked.choice(), stop)
+        server.engine.submit(self.job)
 
-    def encode(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text).ids)
+    def hear(self, token: int | None, reason: str) -> None:
+        """Called by the engine's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+            self.loop.call_soon_threadsafe(self.events.put_nowait, (token, reason))
 
-    def decoder(self) -> Decode:
-        """Text as it becomes whole, token by token."""
-        tokens: list[int] = []
-        shown = ""
-
-        def decode(token: int) -> str:
-            nonlocal shown
-            tokens.append(token)
-            text = self.tokenizer.decode(tokens)
-            if text.endswith("\ufffd"):
-                return ""
-            new, shown = text[len(shown) :], text
-            return new
-
-        return decode
-
-
-class Sampling(BaseModel):
-    """What both routes take."""
-
-    model: str = ""
-    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 16
-    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
-    seed: int | None = None
-    stream: bool = False
-
-    def choice(self) -> Choice:
-        seed = uuid.uuid4().int % 2**31 if self.seed is None else self.seed
-        return Choice(self.temperature, self.top_k, self.top_p, seed)
-
-
-class Completion(Sampling):
-    prompt: str
-
-
-class Message(BaseModel):
-    role: str
-    content: str
-
-
-class Chat(Sampling):
-    messages: list[Message]
-
-    @property
-    def prompt(self) -> str:
-        lines = [f"{message.role}: {message.content}" for message in self.messages]
-        return "\n".join([*lines, "assistant:"])
-
-
-async def pieces(engine: Engine, request: Request) -> AsyncGenerator[tuple[int | None, str]]:
-    """The tokens of a request, then the reason of its end; it is cancelled if nobody listens."""
-    events: asyncio.Queue[tuple[int | None, str]] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def hear(*event: Any) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(events.put_nowait, event)
-
-    request.listener = hear
-    try:
-        engine.submit(request)
-    except Busy as error:
-        raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-    except ValueError as error:
-        raise HTTPException(400, str(error)) from None
-    try:
-        while True:
-            event = await events.get()
-            yield event
-            if event[0] is None:
+    async def pieces(self) -> AsyncGenerator[tuple[str, str | None]]:
+        """Text as it becomes whole; with the last piece comes the reason of the end."""
+        decode, until = self.server.codec.decoder(), Until(self.asked.stops)
+        token, reason = await self.events.get()
+        self.server.metrics.first.observe(time.monotonic() - self.since)
+        while token is not None:
+            text = until(decode(token))
+            if until.is_over:
+                self.server.engine.cancel(self.job, "stop")
+                yield text, "stop"
                 return
-    finally:
-        engine.cancel(request)
-
-
-def service(engine: Engine, name: str, words: Any, stop: Sequence[int] = ()) -> FastAPI:
-    """The routes of one engine."""
-    app = FastAPI(title=name)
-
-    async def answer(
-        asked: Completion | Chat, caller: HTTPRequest, kind: str, shape: Callable[..., Any]
-    ) -> Response:
-        head = {"id": f"{kind}-{uuid.uuid4().hex}", "created": int(time.time()), "model": name}
-        prompt = words.encode(asked.prompt)
-        request = Request(
-            prompt, asked.max_tokens, lambda *_: None, asked.choice(), frozenset(stop)
-        )
-        found, decode = pieces(engine, request), words.decoder()
-        first = await anext(found)  # an error of the request is a status, not an event
-        if asked.stream:
-            events = streamed(first, found, decode, head, shape)
-            return StreamingResponse(events, media_type="text/event-stream")
-        text, (token, reason) = "", first
-        async with aclosing(found):
-            while token is not None and not await caller.is_disconnected():
-                text += decode(token)
-                token, reason = await anext(found)
+            yield text, None
+            token, reason = await self.events.get()
         if reason not in ("stop", "length"):
-            raise HTTPException(503, reason)
-        used = {"prompt_tokens": len(prompt), "completion_tokens": request.made}
-        body = {**head, "choices": [shape(text, reason, whole=True)], "usage": used}
-        return Response(json.dumps(body), media_type="application/json")
+            raise Broken(reason)
+        yield until.rest(), reason
 
-    @app.post("/v1/completions")
-    async def completions(asked: Completion, caller: HTTPRequest) -> Response:
-        return await answer(asked, caller, "cmpl", of_completion)
+    async def streamed(self) -> AsyncIterator[str]:
+        """Server-sent events."""
+        shape = self.asked.first
+        try:
+            async for text, reason in self.pieces():
+                yield event({**self.head, "choices": [shape(text, reason)]})
+                shape = self.asked.shape
+            if self.asked.stream_options.include_usage:
+                yield event({**self.head, "choices": [], "usage": self.usage()})
+        except Broken as error:
+            yield event(failure(503, str(error)))
+        yield "data: [DONE]\n\n"
 
-    @app.post("/v1/chat/completions")
-    async def chat(asked: Chat, caller: HTTPRequest) -> Response:
-        return await answer(asked, caller, "chatcmpl", of_chat)
+    async def whole(self) -> dict[str, Any]:
+        """The body of an answer that is not streamed."""
+        found = [piece async for piece in self.pieces()]
+        choice = self.asked.whole("".join(text for text, _ in found), found[-1][1])
+        return {**self.head, "choices": [choice], "usage": self.usage()}
 
-    @app.get("/v1/models")
-    def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": name, "object": "model"}]}
+    def usage(self) -> dict[str, int]:
+        return usage(len(self.job.prompt), self.job.made)
 
-    @app.get("/health")
-    def health() -> dict[str, str]:
-        return {"status": "ok"}
+    def close(self) -> None:
+        """Free its place, if it still has one."""
+        self.server.engine.cancel(self.job)
+        self.server.metrics.whole.observe(time.monotonic() - self.since)
 
-    @app.get("/metrics")
-    def metrics() -> PlainTextResponse:
-        return PlainTextResponse(metrics_of(engine))
 
-    @app.get("/")
-    def page() -> FileResponse:
-        return FileResponse(PAGE)
+class Stream(StreamingResponse):
+    """The events of an answer, which ends when the caller leaves, even before the first event."""
+
+    def __init__(self, answer: Answer) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(answer.streamed(), headers=headers, media_type="text/event-stream")
+        self.answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.answer.close()
+
+
+async def unless_left(caller: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+    """The result of ``work``; it is cancelled if the caller leaves."""
+
+    async def leaving() -> None:
+        while (await caller.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.create_task(work), asyncio.create_task(leaving())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return JSONResponse(await tasks[0]) if tasks[0].done() else Response(status_code=499)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+class Server:
+    """The routes of one engine."""
+
+    def __init__(self, engine: Engine, name: str, codec: Codec, stop: Sequence[int] = ()) -> None:
+        self.engine, self.name, self.codec, self.stop = engine, name, codec, stop
+        self.metrics = Metrics(engine)
+
+    async def completions(self, asked: Completion, caller: Request) -> Response:
+        return await self.answer(asked, caller)
+
+    async def chat(self, asked: Chat, caller: Request) -> Response:
+        return await self.answer(asked, caller)
+
+    async def answer(self, asked: Completion | Chat, caller: Request) -> Response:
+        """Errors of the request are a status, also of one that is to be streamed."""
+        try:
+            answer = Answer(self, asked)
+        except Busy as error:
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        if asked.stream:
+            return Stream(answer)
+        try:
+            return await unless_left(caller, answer.whole())
+        except Broken as error:
+            raise HTTPException(503, str(error)) from None
+        finally:
+            answer.close()
+
+    def models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": self.name, "object": "model"}]}
+
+    def health(self) -> Response:
+        """200 as long as the engine takes requests."""
+        is_well = self.engine.is_alive
+        return JSONResponse({"status": "ok" if is_well else "closed"}, 200 if is_well else 503)
+
+    def figures(self) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def page(self) -> FileResponse:
+        return FileResponse(PAGE, headers=PAGE_HEADERS)
+
+
+def service(
+    engine: Engine,
+    name: str,
+    codec: Codec,
+    stop: Sequence[int] = (),
+    *,
+    has_metrics: bool = True,
+) -> FastAPI:
+    """The application of one engine."""
+    app, server = FastAPI(title=name), Server(engine, name, codec, stop)
+    app.add_middleware(LimitedBodies)
+    app.post("/v1/completions", response_model=None)(server.completions)
+    app.post("/v1/chat/completions", response_model=None)(server.chat)
+    app.get("/v1/models")(server.models)
+    app.get("/health", response_model=None)(server.health)
+    if has_metrics:
+        app.get("/metrics", response_model=None)(server.figures)
+    app.get("/", response_model=None)(server.page)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        code = "context_length_exceeded" if "do not fit" in error.detail else None
+        body = failure(error.status_code, error.detail, code)
+        return JSONResponse(body, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        faults = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
+        return JSONResponse(failure(400, "; ".join(faults)), 400)
 
     return app
-
-
-async def streamed(
-    first: tuple[int | None, str],
-    rest: AsyncGenerator[tuple[int | None, str]],
-    decode: Decode,
-    head: dict[str, Any],
-    shape: Callable[..., Any],
-) -> AsyncIterator[str]:
-    """Server-sent events; leaving them early cancels the request."""
-    token, reason = first
-    async with aclosing(rest):
-        while token is not None:
-            yield event({**head, "choices": [shape(decode(token), None)]})
-            token, reason = await anext(rest)
-    yield event({**head, "choices": [shape("", reason)]})
-    yield "data: [DONE]\n\n"
-
-
-def event(body: dict[str, Any]) -> str:
-    return f"data: {json.dumps(body)}\n\n"
-
-
-def of_completion(text: str, reason: str | None, *, whole: bool = False) -> dict[str, Any]:
-    return {"index": 0, "text": text, "finish_reason": reason}
-
-
-def of_chat(text: str, reason: str | None, *, whole: bool = False) -> dict[str, Any]:
-    part = {"role": "assistant", "content": text} if whole else {"content": text}
-    return {"index": 0, "message" if whole else "delta": part, "finish_reason": reason}
-
-
-def metrics_of(engine: Engine) -> str:
-    """Prometheus' text format."""
-    rows = {
-        "llm_tokens_total counter": engine.tokens,
-        "llm_requests_finished_total counter": engine.finished,
-        "llm_requests_running gauge": len(engine.running),
-        "llm_requests_waiting gauge": len(engine.waiting),
-        "llm_slots gauge": engine.slots.count,
-    }
-    return "".join(f"# TYPE {row}\n{row.split()[0]} {value}\n" for row, value in rows.items())
 
 
 def main() -> None:
@@ -235,11 +220,11 @@ def main() -> None:
     parser.add_argument("--stop", type=int, nargs="*", default=[], help="tokens that end a text")
     parser.add_argument("--waiting", type=int, default=64, help="requests that may wait")
     given = parser.parse_args()
-    words = Words(given.tokenizer) if given.tokenizer else Bytes()
+    codec = Words(given.tokenizer) if given.tokenizer else Bytes()
     with importlib.import_module(given.package).load() as model:
-        engine = Engine(Slots(model), given.waiting)
+        engine = Engine(sequences(model), given.waiting)
         try:
-            app = service(engine, given.package, words, given.stop)
+            app = service(engine, given.package, codec, given.stop)
             uvicorn.run(app, host=given.host, port=given.port)
         finally:
             engine.close()

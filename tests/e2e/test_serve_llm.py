@@ -1,6 +1,8 @@
 """The example service: concurrent requests over the slots of one package."""
 
 import importlib
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,15 +13,12 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from aotpack.importable import importable
 from tools import check_llm
 
-generate = check_llm.example("generate")
-with importable(check_llm.FOLDER.parent / "serve_llm"), importable(check_llm.FOLDER):
-    engines, servers = importlib.import_module("engine"), importlib.import_module("server")
-    load = importlib.import_module("load")
+from .serving import engines, generate, load, serving, settled, texts
 
 PROMPTS = [f"prompt {number} " * (number % 5 + 1) for number in range(24)]
 TOKENS = 12
@@ -35,34 +34,18 @@ def package(once: Callable[[str, Callable[[Path], object]], Path]) -> Any:
 @pytest.fixture
 def engine(package: Any) -> Iterator[Any]:
     with package.load("cpu") as model:
-        made = engines.Engine(generate.Slots(model))
+        made = engines.Engine(generate.sequences(model))
         yield made
         made.close()
 
 
-@contextmanager
-def serving(engine: Any, words: Any) -> Iterator[httpx.Client]:
-    """A client of a server on a free port."""
-    app = servers.service(engine, "tiny", words)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as made:
-        yield made
-    server.should_exit = True
-    thread.join()
-
-
 @pytest.fixture
 def client(engine: Any) -> Iterator[httpx.Client]:
-    with serving(engine, servers.Bytes()) as made:
+    with serving(engine, texts.Bytes()) as made:
         yield made
 
 
-class Changing(servers.Bytes):
+class Changing(texts.Bytes):
     """Tokens of the thirtieth text and of later ones are others."""
 
     def __init__(self) -> None:
@@ -89,14 +72,6 @@ def asked(prompt: str, **options: Any) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": TOKENS, "temperature": 0, **options}
 
 
-def settled(engine: Any) -> bool:
-    """True as soon as no request runs or waits."""
-    until = time.monotonic() + 30
-    while (engine.running or engine.waiting) and time.monotonic() < until:
-        time.sleep(0.01)
-    return not engine.running and not engine.waiting
-
-
 def test_concurrent_requests_get_what_each_gets_alone(engine, client, package):
     def answer(prompt: str) -> str:
         found = client.post("/v1/completions", json=asked(prompt)).json()
@@ -106,13 +81,15 @@ def test_concurrent_requests_get_what_each_gets_alone(engine, client, package):
     with ThreadPoolExecutor(12) as pool:
         together = [*pool.map(answer, PROMPTS)]
     with package.load("cpu") as other:
-        slots, words = generate.Slots(other), servers.Bytes()
+        slots, words = generate.sequences(other), texts.Bytes()
         for prompt, text in zip(PROMPTS, together, strict=True):
             decode = words.decoder()
             tokens = generate.stream(slots, [words.encode(prompt)], TOKENS)
             assert text == "".join(decode(token) for _, token in tokens)
     assert len({*together}) > 1 and settled(engine)
-    assert f"llm_tokens_total {TOKENS * len(PROMPTS)}\n" in client.get("/metrics").text
+    seen = figures(client)
+    assert seen["llm_tokens_total"] == TOKENS * len(PROMPTS)
+    assert seen["llm_first_token_seconds_count"] == seen["llm_request_seconds_count"] == 24
 
 
 def test_a_chat_streams_what_it_answers_whole(client):
@@ -122,19 +99,101 @@ def test_a_chat_streams_what_it_answers_whole(client):
     assert streamed.headers["content-type"].startswith("text/event-stream")
     *events, last = streamed.text.strip().split("\n\n")
     deltas = [httpx.Response(200, text=event[6:]).json()["choices"][0] for event in events]
-    assert "".join(one["delta"]["content"] for one in deltas) == whole["message"]["content"]
+    assert "".join(one["delta"].get("content", "") for one in deltas) == whole["message"]["content"]
     assert deltas[-1]["finish_reason"] == whole["finish_reason"] == "length"
     assert last == "data: [DONE]"
 
 
-def test_a_client_that_leaves_frees_its_slot(engine, client):
-    body = asked("x", max_tokens=300, stream=True)
-    for _ in range(engine.slots.count + 1):
-        with client.stream("POST", "/v1/completions", json=body) as response:
-            next(response.iter_lines())
-    assert settled(engine)
-    assert engine.tokens < 300 * (engine.slots.count + 1)
+def figures(client: httpx.Client) -> dict[str, float]:
+    """What /metrics says, with the reason behind the name of what ended."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples]
+    return {" ".join([one.name, *one.labels.values()]): one.value for one in samples}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_killed_clients_free_their_places(engine, client, stream):
+    """Sockets are closed in the middle: of requests that run and of those that wait."""
+    body = json.dumps(asked("x", max_tokens=300, stream=stream)).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+    place = str(client.base_url.host), client.base_url.port
+    sockets = [socket.create_connection(place) for _ in range(engine.cache.count + 3)]
+    with slowed(engine.cache):
+        for one in sockets:
+            one.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        reach(lambda: len(engine.running) == engine.cache.count and len(engine.waiting) == 3)
+        seen = figures(client)
+        assert seen["llm_requests_running"] == 8 and seen["llm_requests_waiting"] == 3
+        for one in sockets:
+            one.close()
+        assert settled(engine)
+    seen = figures(client)
+    assert seen["llm_requests_total cancelled"] == len(sockets)
+    assert seen["llm_requests_running"] == seen["llm_requests_waiting"] == 0
+    assert seen["llm_tokens_total"] < 300 * engine.cache.count
     assert client.post("/v1/completions", json=asked("x")).status_code == 200
+
+
+@contextmanager
+def slowed(cache: Any) -> Iterator[None]:
+    """Each step takes as long as one of a larger model."""
+    decode = cache.decode
+
+    def slow(*given: Any) -> dict[int, int]:
+        time.sleep(0.02)
+        return decode(*given)  # type: ignore[no-any-return]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "decode", slow)
+        yield
+
+
+def reach(is_there: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not is_there():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_failing_step_is_told_to_those_whom_it_meets_and_to_no_others(engine, client):
+    decode, failures = engine.cache.decode, iter([RuntimeError("the device is gone")])
+
+    def fail(*given: Any) -> dict[int, int]:
+        for error in failures:
+            raise error
+        return decode(*given)  # type: ignore[no-any-return]
+
+    engine.cache.decode = fail
+    found = client.post("/v1/completions", json=asked("x"))
+    assert found.status_code == 503 and "the device is gone" in found.json()["error"]["message"]
+    failures = iter([RuntimeError("again")])
+    *_, last, done = client.post("/v1/completions", json=asked("x", stream=True)).text.split(
+        "data: "
+    )
+    assert json.loads(last)["error"]["message"] == "RuntimeError: again" and "[DONE]" in done
+    assert client.post("/v1/completions", json=asked("x")).status_code == 200
+    assert figures(client)["llm_requests_total error"] == 2
+
+
+def test_a_text_ends_in_front_of_a_word_that_stops_it(engine, client):
+    whole = client.post("/v1/completions", json=asked("x")).json()["choices"][0]["text"]
+    for stream in False, True:
+        body = asked(
+            "x", stop=["never", whole[4:6]], stream=stream, stream_options={"include_usage": True}
+        )
+        found = client.post("/v1/completions", json=body)
+        if stream:
+            *events, last = found.text.strip().split("\n\n")[:-1]
+            choices = [json.loads(one[6:])["choices"][0] for one in events]
+            text, used = "".join(one["text"] for one in choices), json.loads(last[6:])["usage"]
+        else:
+            choices, used = found.json()["choices"], found.json()["usage"]
+            text = choices[0]["text"]
+        assert text == whole[: whole.index(whole[4:6])]
+        assert choices[-1]["finish_reason"] == "stop"
+        assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+        assert used["completion_tokens"] < TOKENS
+    assert settled(engine) and figures(client)["llm_requests_total stop"] == 2
 
 
 def test_a_cancelled_request_makes_no_more_tokens(engine):
@@ -144,7 +203,7 @@ def test_a_cancelled_request_makes_no_more_tokens(engine):
     def hear(token: int | None, reason: str) -> None:
         events.append((token, reason))
         if len(events) == 3:
-            request.is_cancelled = True
+            engine.cancel(request)
         if token is None:
             ended.set()
 
@@ -157,15 +216,17 @@ def test_a_cancelled_request_makes_no_more_tokens(engine):
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (asked("x", temperature=3), 422, "less than or equal to 2"),
+        (asked("x", temperature=3), 400, "temperature: Input should be less than or equal to 2"),
         (asked("x", max_tokens=400), 400, "400 more do not fit: the cache holds 319"),
         (asked(""), 400, "a request needs a prompt"),
-        ({}, 422, "Field required"),
+        ({}, 400, "prompt: Field required"),
+        (asked("x", n=2), 400, "n: Input should be 1"),
+        (asked("x" * (1 << 20)), 413, "more than 1048576 bytes"),
     ],
 )
 def test_other_requests_are_refused(client, body, status, words):
     found = client.post("/v1/completions", json=body)
-    assert found.status_code == status and words in found.text
+    assert found.status_code == status and words in found.json()["error"]["message"]
     assert client.post("/v1/completions", json=asked("x")).status_code == 200
 
 
@@ -173,9 +234,18 @@ def test_a_full_queue_says_so(engine, client):
     engine.most_waiting = 0
     found = client.post("/v1/completions", json=asked("x"))
     assert found.status_code == 429 and found.headers["Retry-After"] == "1"
+    assert found.json()["error"]["type"] == "rate_limit_error"
+    assert figures(client)["llm_requests_total refused"] == 1
+
+
+def test_a_closed_engine_is_not_healthy(engine, client):
+    engine.close()
+    assert client.get("/health").status_code == 503
+    assert client.post("/v1/completions", json=asked("x")).status_code == 429
 
 
 def test_the_page_is_served_beside_health_and_the_model(client):
     assert "<h1>Chat</h1>" in client.get("/").text
+    assert "default-src 'self'" in client.get("/").headers["Content-Security-Policy"]
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/v1/models").json()["data"][0]["id"] == "tiny"
