@@ -3,7 +3,8 @@
 python examples/serve_llm/load.py http://127.0.0.1:8000 --clients 16 --requests 200
 
 Each request is asked once alone first. Then all run from concurrent clients, every second one as a
-stream; the exit code is 1 if an answer is lost or is another's. It needs no package.
+stream. At last the clients ask once more and leave in the middle. The exit code is 1 if an answer
+is lost or is another's, or if a request stays of a client that left. It needs no package.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import random
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -113,6 +115,31 @@ def check(url: str, count: int, clients: int, tokens: int) -> bool:
     return wrong == 0 and len({*alone}) > 1
 
 
+def figures(url: str) -> dict[str, float]:
+    """The samples of /metrics by their names, with labels."""
+    with urllib.request.urlopen(f"{url}/metrics") as response:
+        lines = response.read().decode().splitlines()
+    return {one.rpartition(" ")[0]: float(one.rpartition(" ")[2]) for one in lines if one[0] != "#"}
+
+
+def leave(url: str, clients: int) -> bool:
+    """Clients read the first piece of a long answer and leave; True if nothing of them stays."""
+    cancelled = 'llm_requests_total{reason="cancelled"}'
+    before, place = figures(url)[cancelled], urlsplit(url)
+    body = json.dumps({"prompt": "x", "max_tokens": 200, "stream": True})
+    for _ in range(clients):
+        connection = http.client.HTTPConnection(place.netloc, timeout=300)
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        connection.getresponse().readline()
+        connection.close()
+    until = time.monotonic() + 30
+    while (seen := figures(url))["llm_requests_running"] and time.monotonic() < until:
+        time.sleep(0.01)
+    left, stay = seen[cancelled] - before, seen["llm_requests_running"]
+    print(f"{clients} clients left: {left:.0f} requests were cancelled, {stay:.0f} run")
+    return stay == 0
+
+
 def main() -> None:
     """Load the service; the exit code tells whether all answers are right."""
     parser = argparse.ArgumentParser(description="load a service and check its answers")
@@ -121,7 +148,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=32, help="the longest answer")
     given = parser.parse_args()
-    sys.exit(not check(given.url, given.requests, given.clients, given.tokens))
+    is_right = check(given.url, given.requests, given.clients, given.tokens)
+    sys.exit(not (is_right and leave(given.url, given.clients)))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,9 @@ def test_the_program_for_load_counts_answers_that_are_anothers(client, engine, c
     told = capsys.readouterr().out
     assert "24 of 24 answers from 6 clients, 0 not their own" in told
     assert "whole answer: p50 " in told and "first piece: p50 " in told
+    with slowed(engine.cache):
+        assert load.leave(str(client.base_url), 6)
+    assert "6 clients left: 6 requests were cancelled, 0 run" in capsys.readouterr().out
     with serving(engine, Changing()) as other:
         assert not load.check(str(other.base_url), 24, 6, 4)
     assert "24 of 24 answers from 6 clients, 0 not" not in capsys.readouterr().out
