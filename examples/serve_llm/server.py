@@ -137,7 +137,7 @@ class Server:
 
     def __init__(self, engine: Engine, name: str, codec: Codec, stop: Sequence[int] = ()) -> None:
         self.engine, self.name, self.codec, self.stop = engine, name, codec, stop
-        self.metrics = Metrics(engine)
+        self.metrics, self.since = Metrics(engine), int(time.time())
 
     async def completions(self, asked: Completion, caller: Request) -> Response:
         return await self.answer(asked, caller)
@@ -163,7 +163,8 @@ class Server:
             answer.close()
 
     def models(self) -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": self.name, "object": "model"}]}
+        model = {"id": self.name, "object": "model", "created": self.since, "owned_by": "aotpack"}
+        return {"object": "list", "data": [model]}
 
     def health(self) -> Response:
         """200 as long as the engine takes requests."""
@@ -225,7 +226,7 @@ def main() -> None:
         engine = Engine(sequences(model), given.waiting)
         try:
             app = service(engine, given.package, codec, given.stop)
-            uvicorn.run(app, host=given.host, port=given.port)
+            uvicorn.run(app, host=given.host, port=given.port, timeout_graceful_shutdown=5)
         finally:
             engine.close()
 
