@@ -1,6 +1,6 @@
 """The examples of language models: their packages generate what transformers generates.
 
-`tools/check_llm.py` compares all over 256 tokens; here is the one with both kinds of cache.
+`tools/check_llm.py` compares all over 256 tokens; most of this is the one with both kinds of cache.
 """
 
 import importlib
@@ -52,6 +52,14 @@ def test_tokens_are_those_of_transformers_in_a_process_without_torch(site, greed
     batches = [prompts, prompts[:1], prompts[2:4]]
     asked = [{"prompts": batch, "tokens": TOKENS} for batch in batches]
     assert check_llm.generated(site, asked) == [greedy, greedy[:1], greedy[2:4]]
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_the_other_examples_generate_what_transformers_generates(name, tmp_path):
+    prompts = check_llm.prompts()
+    asked = [{"prompts": prompts, "tokens": TOKENS}]
+    found = check_llm.generated(check_llm.build(name, tmp_path), asked)
+    assert found == [check_llm.reference(name, prompts, TOKENS)]
 
 
 def test_a_stop_token_ends_its_sequence_alone(package, greedy):
