@@ -64,7 +64,7 @@ PREPARE = (
 )
 
 PLAN = (
-    draft_pass(lay_in_panels, "program", only_with="is_host"),
+    draft_pass(lay_in_panels, "program", only_with="is_host", only_without="given"),
     draft_pass(sum_groups, "program", only_without="is_host"),
     draft_pass(split_reductions, "program"),
     draft_pass(scale_after_products, "program", only_without="is_host"),

@@ -20,6 +20,7 @@ from torch._dynamo.exc import UserError, UserErrorType
 from torch.export import ExportedProgram
 from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
@@ -179,9 +180,7 @@ def decompose(
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
-        shared = _views_of_one_memory(program)
-        what = f"{' and '.join(shared)} share memory; give each its own" if shared else ""
-        raise TraceError(f"functionalising {name}: {what or condensed(error)}") from error
+        raise _unfunctional(name, program, error) from error
 
 
 def _separate_empty(program: ExportedProgram) -> None:
@@ -194,16 +193,35 @@ def _separate_empty(program: ExportedProgram) -> None:
                 tensors[name] = nn.Parameter(empty, tensor.requires_grad) if is_weight else empty
 
 
+def _unfunctional(name: str, program: ExportedProgram, error: Exception) -> TraceError:
+    """Why a program has no form without mutation."""
+    doing, cause = f"functionalising {name}", condensed(error)
+    kinds = {type(one).__name__ for one in program.state_dict.values() if _is_object(one)}
+    if kinds:
+        return TraceError(
+            f"{doing}: torch cannot take weights of the kind {' and '.join(sorted(kinds))} apart: "
+            f"{cause} Quantise weights alone, or build the float model with --quantize"
+        )
+    shared = _views_of_one_memory(program)
+    what = f"{' and '.join(shared)} share memory; give each its own" if shared else ""
+    return TraceError(f"{doing}: {what or cause}")
+
+
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:
     """Weights that are different views of one storage; none may be changed in place."""
     by_storage: dict[int, dict[tuple[object, ...], str]] = {}
     for name, tensor in program.state_dict.items():
-        if not tensor.numel():
+        if _is_object(tensor) or not tensor.numel():
             continue
         layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
         views = by_storage.setdefault(tensor.untyped_storage().data_ptr(), {})
         views.setdefault(layout, name)
     return next((list(views.values()) for views in by_storage.values() if len(views) > 1), [])
+
+
+def _is_object(tensor: object) -> bool:
+    """True for a tensor that is made of others, as of torchao."""
+    return isinstance(tensor, torch.Tensor) and is_traceable_wrapper_subclass(tensor)
 
 
 @contextmanager

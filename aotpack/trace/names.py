@@ -12,6 +12,7 @@ from typing import TypeAlias
 from aotpack.errors import UnsupportedError
 from aotpack.ir.graph import Arg, every_node
 from aotpack.stages import Body, Golden, Graph, GraphNode, Recorded, Ref, Traced, Weight
+from aotpack.trace.layers.adapters import is_factor
 from aotpack.trace.weights import Memory
 
 OwnNames: TypeAlias = Mapping[str, Memory]
@@ -80,13 +81,14 @@ def _check_views(
 
 
 def _merge_constants(methods: Methods, memory: Mapping[str, dict[str, Memory]]) -> None:
-    """Constants that nothing changes and no state_dict has are one if their bytes are."""
+    """Constants that no call, state_dict or adapter changes are one if their bytes are."""
     kept: set[Memory] = set()
     for method, (traced, _) in methods.items():
         own = memory[method]
         signature, weights = traced.graph.signature, traced.graph.weights
         names = [name for one in weights if not one.is_constant for name in one.names]
         names += [*signature.unused, *(name for name in signature.updates if name in own)]
+        names += [name for one in weights for name in one.names if is_factor(name)]
         kept.update(own[name] for name in names)
     for method, (traced, _) in methods.items():
         for weight in traced.graph.weights:

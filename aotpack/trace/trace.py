@@ -31,12 +31,15 @@ from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.values import check_values, without_values
+from aotpack.trace.layers.adapters import with_scaling
+from aotpack.trace.layers.subclasses import with_plain_weights
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control import without_subgraphs
 from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
 from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_parameters
+from aotpack.trace.quantize.exponents import with_bytes
 from aotpack.trace.quantize.layers import quantize
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
@@ -118,7 +121,10 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     given = {name: _given(name, method, options) for name, method in methods.items()}
     modules = {n: one.module for n, one in given.items() if isinstance(one.module, nn.Module)}
     runs = evaluation_copies(modules, options.dtype, copies)
-    lines = quantize(map(root_of, runs.values()), options.quantize, options.name, copies)
+    roots = [*map(root_of, runs.values())]
+    with_plain_weights(roots)
+    with_scaling(roots)
+    lines = quantize(roots, options.quantize, options.name, copies)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
     if [*methods] == [""]:
@@ -157,7 +163,7 @@ def _traced(
     absent = without_values(name, exported, in_order, copies, needs_weights=options.needs_weights)
     runs = not absent and not launches_kernels(exported)
     check_lowerings(exported, in_order if runs else None, name)
-    program = decompose(exported, name=name, whole=options.whole, triton=options.triton)
+    program = with_bytes(decompose(exported, name=name, whole=options.whole, triton=options.triton))
     check_drawn(program, name)
     graph = build_graph(
         program,

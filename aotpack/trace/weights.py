@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
@@ -113,6 +114,9 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
 def _memory(tensor: torch.Tensor, name: str) -> Memory:
     if tensor.numel() == 0:
         return (name,)
+    if is_traceable_wrapper_subclass(tensor):
+        parts, _ = tensor.__tensor_flatten__()
+        return (type(tensor).__name__, *(_memory(getattr(tensor, part), name) for part in parts))
     try:
         start = tensor.untyped_storage().data_ptr()
     except NotImplementedError as error:  # a tensor inside of torch.func.grad

@@ -14,6 +14,7 @@ from ..derive import WeightProgram
 from ..devices.device import Device, active
 from ..errors import ArgumentError, did_you_mean
 from ..manifest import Manifest
+from ..memory.adapters import parts_of
 from ..memory.layout import Loaded
 from ..memory.pool import ArenaPool
 from ..memory.weights import Weights
@@ -146,6 +147,7 @@ class Package(OnDevice):
         mapping: Mapping[str, Any] | str | Path,
         strict: bool = True,
         digests: Sequence[str] = (),
+        adapter: str | None = None,
     ) -> None:
         """Replace the weights by tensors or by a safetensors file, all or (not strict) some.
 
@@ -153,16 +155,24 @@ class Package(OnDevice):
         Names that the model does not have are refused. ``digests`` are the sha256 of a file's
         chunks (``manifest.weights_chunks``), which are checked as it is read.
 
+        A file of PEFT, or tensors by its names, replaces one adapter: the only one, or ``adapter``.
+        Strictly it has all weights of the adapter. The factors of its layers are those that
+        ``adapter_config.json`` beside the file says.
+
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
-        given = read_safetensors(Path(mapping)) if isinstance(mapping, (str, Path)) else mapping
-
+        path = Path(mapping) if isinstance(mapping, (str, Path)) else None
+        given = mapping if path is None else read_safetensors(path)
+        parts = parts_of(given, self.manifest, adapter, path, strict=strict)
         frameworks = Frameworks(self.device, self._held.parts.options.stream)
 
         def bind() -> None:
             self.device.synchronize(None)
             self._pool.forget()  # the addresses in plans may change
-            self._weights.bind(given, frameworks, strict=strict, digests=digests)
+            for part in parts:
+                self._weights.bind(part, frameworks, strict=False, digests=digests)
+            if not parts:
+                self._weights.bind(given, frameworks, strict=strict, digests=digests)
 
         self._exclusively("binding weights to", bind)
 

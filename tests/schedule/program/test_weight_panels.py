@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program, loads
 from aotpack.ir.verify.program import verify
@@ -111,3 +112,23 @@ def test_other_products_read_weights_as_they_are(
     make, shape = case
     program = before(make(), *shape)
     assert lay_in_panels(program) is program
+
+
+class OfWeights(nn.Module):
+    """A product of weights alone, from which rows are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(32, 24, bias=False), nn.Linear(40, 32, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (self.down.weight @ self.up.weight).square().sum(1)
+
+
+def test_a_weight_program_has_none_of_its_own() -> None:
+    """It is scheduled as the program is, without another inside of it."""
+    model = OfWeights()
+    x = torch.randn(3, 24)
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x))
+    assert len(packaged.manifest.derived) == 1

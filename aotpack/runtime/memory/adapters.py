@@ -1,0 +1,174 @@
+"""Tensors under the names that PEFT writes them with, for the weights of one adapter of a model.
+
+PEFT leaves the adapter's name out: ``base_model.model.q.lora_A.weight`` is the weight
+``base_model.model.q.lora_A.default.weight``. ``adapter_config.json`` beside a file has the factors.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import WeightError
+from ..files.strict_json import parse_json
+from ..manifest import Manifest
+from ..safetensors import TensorFile
+from ..tensors import Weight
+
+_FACTORS = ("lora_A", "lora_embedding_A")
+_VECTOR = "lora_magnitude_vector"
+_MARKS = (*_FACTORS, "lora_B", "lora_embedding_B", _VECTOR, "modules_to_save")
+_OWNED = re.compile(
+    rf"(?P<module>.*\.)(?P<mark>{'|'.join(_MARKS)})\.(?P<adapter>[^.]+)(?P<rest>.*)"
+)
+_ROOT = "base_model.model."
+_CONFIG = "adapter_config.json"
+
+
+def parts_of(
+    given: Any, manifest: Manifest, adapter: str | None, path: Path | None, *, strict: bool
+) -> tuple[Mapping[str, Any], ...]:
+    """What to bind, all of an adapter's weights and then the factors of its layers.
+
+    Nothing where ``given`` has no names of PEFT and no ``adapter`` is asked for.
+    """
+    names = {name: 0 for weight in manifest.weights for name in (weight.name, *weight.names)}
+    adapters = _adapters_of(names)
+    if not isinstance(given, Mapping) or (adapter is None and not _is_of_adapter(given, names)):
+        return ()
+    if adapter is None and not adapters:
+        return ()
+    if adapter not in (*adapters, None) or (adapter is None and len(adapters) > 1):
+        found = ", ".join(map(repr, adapters)) or "none"
+        asked = (
+            "which adapter they are of is not said"
+            if adapter is None
+            else f"{adapter!r} is no adapter"
+        )
+        raise WeightError(
+            f"binding weights to {manifest.signature.name}: {asked}; adapter=NAME says it, and the "
+            f"adapters of the model are {found}."
+        )
+    own = AdapterNames(names, manifest.unused, adapter or adapters[0])
+    named = own.renamed(given, strict=strict)
+    factors = {} if path is None else _factors_beside(path, named, manifest.weights)
+    is_file = isinstance(given, TensorFile)
+    return (TensorFile(given.path, given.identity, named) if is_file else named), factors
+
+
+class AdapterNames:
+    """What each weight of one adapter is called in PEFT's files."""
+
+    def __init__(self, weights: Iterable[str], unused: Collection[str], adapter: str) -> None:
+        self.adapter, self._unused = adapter, unused
+        names = (*weights, *unused)
+        self._known = {*names}
+        self._names = {
+            _spelled(found): name
+            for name in names
+            if (found := _OWNED.fullmatch(name)) and found["adapter"] == adapter
+        }
+
+    def renamed(self, given: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
+        """The tensors under the model's names; refuses others, and (strictly) too few."""
+        start = self._start(given)
+        names = {key: self._name_of(key, start) for key in given}
+        strange = [key for key, name in names.items() if name is None]
+        lacking = [one for one in self._names.values() if one not in {*names.values()}]
+        if strange:
+            accepted = f"such as {min(self._names)!r}"
+            raise self._refused(
+                f"{_some(strange)} no weight of it; its weights have names {accepted}"
+            )
+        if strict and lacking:
+            raise self._refused(
+                f"{_some(lacking)} not given; give all weights of the adapter, or strict=False to "
+                "keep what was bound before"
+            )
+        return {str(name): given[key] for key, name in names.items() if name not in self._unused}
+
+    def _start(self, given: Iterable[str]) -> str:
+        """What the model's names have in front, as the part of a module that is not PEFT's."""
+        first = next((_tail(key) for key in given if key not in self._known), "")
+        longer = [name for name in self._names if name.endswith(f".{first}")]
+        is_clear = first and first not in self._names and len(longer) == 1
+        return longer[0].removesuffix(first) if is_clear else ""
+
+    def _name_of(self, key: str, start: str) -> str | None:
+        return key if key in self._known else self._names.get(start + _tail(key))
+
+    def _refused(self, reason: str) -> WeightError:
+        return WeightError(f"binding the adapter {self.adapter!r}: {reason}.")
+
+
+def _adapters_of(names: Iterable[str]) -> list[str]:
+    """The adapters of a model with these weights."""
+    found = map(_OWNED.fullmatch, names)
+    return sorted({one["adapter"] for one in found if one})
+
+
+def _is_of_adapter(given: Iterable[Any], known: Collection[str]) -> bool:
+    """True for names of PEFT's files."""
+    new = [name for name in given if isinstance(name, str) and name not in known]
+    return any(part in _MARKS for name in new for part in name.split("."))
+
+
+def _factors_beside(
+    path: Path, given: Mapping[str, Any], weights: Sequence[Weight]
+) -> Mapping[str, Any]:
+    """The factor of each layer of an adapter, as the configuration beside its file says.
+
+    ``given`` has the model's names.
+    """
+    place = path.with_name(_CONFIG)
+    if not place.is_file():
+        return {}
+    try:
+        config = parse_json(place.read_bytes())
+    except ValueError as error:
+        raise WeightError(f"reading {place}: it is not JSON: {error}.") from None
+    kinds = {weight.name: weight.dtype.name for weight in weights}
+    found = {}
+    for name, tensor in given.items():
+        owned = _OWNED.fullmatch(name)
+        if owned and owned["mark"] in _FACTORS:
+            target = f"{owned['module']}scaling.{owned['adapter']}"
+            if target in kinds:
+                factor = _factor(place, config, _tail(owned["module"]), tensor.shape[0])
+                found[target] = np.array(factor, kinds[target])
+    return found
+
+
+def _factor(place: Path, config: Any, module: str, rank: int) -> float:
+    """alpha / rank, where alpha may be the module's own."""
+    own = config.get("alpha_pattern") if isinstance(config, dict) else None
+    alphas = [
+        alpha
+        for pattern, alpha in (own.items() if isinstance(own, dict) else ())
+        if re.fullmatch(rf"(.*\.)?({pattern})", module.rstrip("."))
+    ]
+    alpha = alphas[0] if alphas else isinstance(config, dict) and config.get("lora_alpha")
+    if not isinstance(alpha, (int, float)) or isinstance(alpha, bool):
+        raise WeightError(f"reading {place}: it has no lora_alpha, by which an adapter is scaled.")
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    """The name in PEFT's files behind ``base_model.model.``."""
+    is_module = found["mark"] == "modules_to_save"
+    own = found["module"].removesuffix(".") if is_module else found["module"] + found["mark"]
+    return _tail(own + found["rest"])
+
+
+def _tail(name: str) -> str:
+    """A name from the model that PEFT wraps; ``weight`` of a vector is left out in older files."""
+    own = name.rpartition(_ROOT)[2]
+    return own.removesuffix(".weight") if f"{_VECTOR}.weight" in own else own
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
+    return f"{shown} {'is' if len(names) == 1 else 'are'}"
