@@ -78,9 +78,14 @@ def count(case: Case, arch: int = 90) -> Row:
     )
     lowered = lower(traced)
     made = schedule(lowered, targets=parse_targets(f"sm_{arch}")).on(arch)
-    moved = sum(_moved(kernel, made, arch) for kernel in made.kernels)
+    moved = moved_bytes(made, arch)
     launched = len(launches(made.kernels))
     return Row(case.name, launched, moved, _least(lowered.program) + case.crossing)
+
+
+def moved_bytes(made: Schedule, arch: int) -> int:
+    """The bytes of all kernels of a schedule."""
+    return sum(_moved(kernel, made, arch) for kernel in made.kernels)
 
 
 def _moved(kernel: Kernel, made: Schedule, arch: int) -> int:

@@ -1,0 +1,189 @@
+"""Weights that are objects around tensors, as `quantize_` of torchao makes them."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import return_and_correct_aliasing
+
+import aotpack
+from aotpack.errors import TraceError
+from aotpack.options import BuildOptions, Source
+from aotpack.pipeline import build_of
+from aotpack.runtime import AotpackError
+from aotpack.target import parse_targets
+from tools.bench_traffic import moved_bytes
+
+# --- an object of our own, for any version of torchao ---------------------------------------------
+
+
+class Coded(torch.Tensor):
+    """Codes of 8 bits and a scale for each row."""
+
+    def __new__(cls, codes: torch.Tensor, scale: torch.Tensor) -> Self:
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=scale.dtype)
+
+    def __init__(self, codes: torch.Tensor, scale: torch.Tensor) -> None:
+        self.codes, self.scale = codes, scale
+
+    @classmethod
+    def of(cls, weight: torch.Tensor) -> Self:
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        return cls((weight / scale).round().to(torch.int8), scale)
+
+    def dequantize(self) -> torch.Tensor:
+        return self.codes.to(self.scale.dtype) * self.scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["codes", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts: dict[str, Any], context: None, *_: object) -> Self:
+        return cls(parts["codes"], parts["scale"])
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is nn.functional.linear:
+            return func(args[0], args[1].dequantize(), *args[2:], **(kwargs or {}))
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            made = cls(func(args[0].codes), func(args[0].scale))
+            return return_and_correct_aliasing(func, args, kwargs or {}, made)
+        raise NotImplementedError(str(func))
+
+
+class Unseen(Coded):
+    """One whose operators export sees no more than those of torch itself."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    act_quant_kwargs = None
+
+
+class Dynamic(Unseen):
+    """And one whose product is not that of its values."""
+
+    act_quant_kwargs = {"bits": 8}
+
+
+def coded(kind: type[Coded]) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 64, bias=False))
+    model[2].weight = model[0].weight  # shared
+    model[0] = nn.Linear(64, 32)
+    for layer in model[0], model[2]:
+        layer.weight = nn.Parameter(kind.of(layer.weight.detach()), requires_grad=False)
+    return nn.Sequential(model[0], model[1], nn.Linear(32, 64), model[2]).eval()
+
+
+def wanted(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
+    first, _, middle, last = model
+    x = middle(torch.relu(nn.functional.linear(x, first.weight.dequantize(), first.bias)))
+    return nn.functional.linear(x, last.weight.dequantize())
+
+
+X = torch.randn(3, 64)
+
+
+@pytest.mark.parametrize(("kind", "target"), [(Coded, "interpreter"), (Unseen, "cpu")])
+def test_parts_of_a_weight_are_weights(kind, target):
+    model = coded(kind)
+    packaged = aotpack.compile(model, (X,), target=target)
+    torch.testing.assert_close(packaged(X), wanted(model, X), rtol=1e-4, atol=1e-5)
+    held = {one.name: str(one.dtype) for one in packaged.manifest.weights}
+    assert (held["0.weight_codes"], held["0.weight_scale"]) == ("int8", "float32")
+    assert "0.weight" not in held and isinstance(model[0].weight, kind)
+    packaged.bind_weights({"0.weight_scale": model[0].weight.scale * 2}, strict=False)
+    model[0].weight = nn.Parameter(kind(model[0].weight.codes, model[0].weight.scale * 2), False)
+    torch.testing.assert_close(packaged(X), wanted(model, X), rtol=1e-4, atol=1e-5)
+    with pytest.raises(AotpackError, match="'0.weight' is no weight of the model; near it:.*'0.weight_scale'"):
+        packaged.bind_weights({"0.weight": model[0].weight}, strict=False)
+
+
+def test_an_operator_that_the_object_lacks_is_named():
+    with pytest.raises(TraceError, match="NotImplementedError: aten.t.default"):
+        aotpack.compile(coded(Dynamic), (X,), target="cpu")
+
+
+# --- torchao itself ------------------------------------------------------------------------------
+
+
+def weight_only() -> dict[str, Callable[[], Any]]:
+    q = pytest.importorskip("torchao.quantization")
+    group = q.PerGroup(64)
+    return {
+        "int8": lambda: q.Int8WeightOnlyConfig(),
+        "int8 in groups": lambda: q.Int8WeightOnlyConfig(granularity=group),
+        "int4": lambda: q.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=group),
+        "fp8": lambda: q.Float8WeightOnlyConfig(),
+        "int8 of both": lambda: q.Int8DynamicActivationInt8WeightConfig(),
+        "int8 and int4": lambda: q.Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4, weight_granularity=group
+        ),
+    }
+
+
+def quantised(config: Any, dtype: torch.dtype, *sizes: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    pairs = zip(sizes, sizes[1:], strict=False)
+    model = nn.Sequential(*(nn.Linear(*pair) for pair in pairs)).eval().to(dtype)
+    pytest.importorskip("torchao.quantization").quantize_(model, config)
+    return model
+
+
+NAMES = ["int8", "int8 in groups", "int4", "fp8", "int8 of both", "int8 and int4"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_are_those_of_torchao(name):
+    model, x = quantised(weight_only()[name](), torch.float32, 256, 128, 64), torch.randn(4, 256)
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_moves_what_is_stored(name):
+    model = quantised(weight_only()[name](), torch.bfloat16, 1024, 2048, 512)
+    x = torch.randn(1, 1024, dtype=torch.bfloat16)
+    made = build_of(Source(model, (x,)), BuildOptions(targets=parse_targets("sm_90"))).scheduled
+    stored = sum(weight.data.nbytes for weight in made.weights)
+    assert stored < 1.1 * (1024 * 2048 + 2048 * 512)
+    assert moved_bytes(made.on(90), 90) <= 1.05 * stored
+
+
+@pytest.mark.parametrize("name", ["MXFP8", "NVFP4"])
+def test_blocks_with_a_scale_each(name):
+    mx = pytest.importorskip("torchao.prototype.mx_formats")
+    common = pytest.importorskip("torchao.quantization.quantize_.common")
+    emulated, f8 = common.KernelPreference.EMULATED, torch.float8_e4m3fn
+    config = {
+        "MXFP8": lambda: mx.MXDynamicActivationMXWeightConfig(
+            activation_dtype=f8, weight_dtype=f8, kernel_preference=emulated
+        ),
+        "NVFP4": lambda: mx.NVFP4WeightOnlyConfig(),
+    }[name]()
+    model, x = quantised(config, torch.bfloat16, 256, 128, 64), torch.randn(4, 256).bfloat16()
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x))
+    assert "uint8" in {str(one.dtype) for one in packaged.manifest.weights}
+
+
+def test_blocks_of_activations_in_four_bits_are_refused():
+    mx = pytest.importorskip("torchao.prototype.mx_formats")
+    common = pytest.importorskip("torchao.quantization.quantize_.common")
+    f4, emulated = torch.float4_e2m1fn_x2, common.KernelPreference.EMULATED
+    config = mx.MXDynamicActivationMXWeightConfig(
+        activation_dtype=f4, weight_dtype=f4, kernel_preference=emulated
+    )
+    model = quantised(config, torch.bfloat16, 256, 128)
+    with pytest.raises(TraceError, match="of the kind MXTensor apart: .* with --quantize"):
+        aotpack.compile(model, (torch.randn(4, 256).bfloat16(),), target="cpu")
