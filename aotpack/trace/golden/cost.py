@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from aotpack.trace.golden.pieces import bytes_held
 from aotpack.trace.operators.control import MAP, SCAN, part_of
 
 _OPERATIONS, _BYTES, _CALLS = 2e10, 2e9, 5e3  # a second of two cores, in float64
@@ -56,7 +57,9 @@ def cost_of(module: fx.GraphModule, *, wide: bool) -> Cost:
             operations += _products(node) + turns * sum(one.operations for one in inner)
             moved += read + size + turns * sum(one.moved for one in inner)
             widened = sum(
-                _size(one, wide=True) for one in node.all_input_nodes if one.op == "placeholder"
+                bytes_held(node, one, _size(one, wide=True))
+                for one in node.all_input_nodes
+                if one.op == "placeholder"
             )
             most = max(most, held + size + (widened if wide else 0.0))
             most = max([most, *(held + one.held for one in inner)])

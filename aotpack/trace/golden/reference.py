@@ -23,6 +23,7 @@ from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.conversions import is_rounding
 from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.meanings import MEANINGS
+from aotpack.trace.golden.pieces import widened_in_pieces
 from aotpack.trace.graph import is_returned
 from aotpack.trace.operators.control import COND, CONTROL, Turns, as_part, run_control
 from aotpack.trace.source import users_source_of
@@ -185,6 +186,9 @@ class Reference(Eager):
 
     def _wide_result(self, n: fx.Node, args: Any, kwargs: Any) -> Any:
         """The widened result for widened arguments."""
+        large = widened_in_pieces(n, args, kwargs)
+        if large is not None:
+            return large
         args, kwargs = pytree.tree_map(_widen, (args, kwargs))
         if n.target is _REPLACING and n.meta["val"].is_floating_point():
             return _replaced(n.meta["val"].dtype, *args, **kwargs)
