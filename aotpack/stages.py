@@ -33,7 +33,7 @@ from aotpack.ir.kernels.source import KernelArg as KernelArg
 from aotpack.ir.kernels.source import KernelSource as KernelSource
 from aotpack.ir.kernels.source import TensorMap as TensorMap
 from aotpack.ir.program import Program
-from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
 from aotpack.target import Target
@@ -289,6 +289,7 @@ class Rendered(Product):
     calls: tuple[TorchCall, ...] = ()  # operators that torch runs
     interface: str = ""  # the types of the package's module, as __init__.pyi
     derived: tuple[DerivedWeight, ...] = ()
+    moved: Mapping[str, Int] = field(default_factory=dict)  # bytes of a call, by target
     methods: Mapping[str, "Rendered"] = field(default_factory=dict)
 
     @property

@@ -67,7 +67,9 @@ LARGE = PIECE // 64 + 5
 def test_large_weights_are_widened_in_pieces():
     nodes, module, graph = products(LARGE)
     x = torch.randn(3, 64)
-    weight, flat, bias = (one.detach() for one in (module.head.weight, module.flat, module.head.bias))
+    weight, flat, bias = (
+        one.detach() for one in (module.head.weight, module.flat, module.head.bias)
+    )
     wide = {
         "embedding": ((module.embed.weight.detach(), torch.arange(3)), None),
         "linear": ((x, weight, bias), x.double() @ weight.double().T + bias.double()),

@@ -119,6 +119,10 @@ def test_inspect_prints_facts_and_kernels(wheel: Path, capsys: pytest.CaptureFix
     header, *_, row = printed.partition("target  kernel")[2].splitlines()
     assert header.split()[-2:] == ["moved", "us"]
     assert row.split()[-2:] == [str(2 * 32 * 4 + 8 * 4), "1.5"]
+    (moved,) = (line for line in printed.splitlines() if line.startswith("moved "))
+    assert moved.split(maxsplit=1)[1] == (
+        "288 bytes at least in a call, at the example's sizes: sm_80, sm_90"
+    )
 
 
 @pytest.mark.row("C:B21", "C:I2")

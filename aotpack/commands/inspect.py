@@ -1,7 +1,8 @@
 """Show the contents of a wheel: signature, memory, weights, kernels and their resources.
 
 In the table of kernels, "moved" is the bytes that a launch must read and write at the sizes of the
-example inputs, and "us" an estimate of the microseconds of that on the target's GPU.
+example inputs, and "us" an estimate of the microseconds of that on the target's GPU. The lines
+"moved" above the table are about all launches of a call.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         elif options.kernel is not None:
             print(read_sources(manifest, archive, name).kernels[options.kernel], end="")
         else:
-            facts, sizes = summary_rows(manifest, archive), example_sizes(manifest, archive, name)
+            sizes = example_sizes(manifest, archive, name)
+            facts = summary_rows(manifest, archive, sizes)
             host_bytes = read_host_bytes(manifest, archive, name)
             tables = kernel_tables(manifest, sizes, host_bytes)
             if options.html is None:

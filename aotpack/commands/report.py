@@ -22,7 +22,11 @@ GPU_HEADER = (
 HOST_HEADER = ("target", "kernel", "bytes", "moved")
 
 
-def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
+Sizes: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Those of the example inputs, by method."""
+
+
+def summary_rows(manifest: Manifest, archive: zipfile.ZipFile, sizes: Sizes) -> Rows:
     """A (name, value) row for each fact of the package."""
     signature, methods = manifest.signature, manifest.entries.items()
     compilers = ", ".join(
@@ -35,6 +39,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile) -> Rows:
         *(row for name, one in methods for row in _method_rows(name, one)),
         ("weights", f"{weights_text(manifest.weights)}, {manifest.weights_mode}"),
         *(row for name, one in methods for row in _memory_rows(name, one)),
+        *(row for name, one in methods for row in _moved_rows(name, one, sizes[name])),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
         ("wheel", f"{sum(info.file_size for info in archive.infolist()):,} bytes unpacked"),
     ]
@@ -64,13 +69,29 @@ def _memory_rows(name: str, manifest: Manifest) -> Rows:
     ]
 
 
+def _moved_rows(name: str, manifest: Manifest, sizes: Mapping[str, int]) -> Rows:
+    """The least bytes of a call, once for targets that agree."""
+    targets: dict[int, list[str]] = {}
+    for target, moved in manifest.moved.items():
+        if sizes.keys() >= {*moved.names}:
+            targets.setdefault(moved.evaluate(sizes), []).append(target)
+    head = name and f"{name}: "
+    return [
+        (
+            "moved",
+            f"{head}{moved:,} bytes at least in a call, at the example's sizes: {', '.join(on)}",
+        )
+        for moved, on in targets.items()
+    ]
+
+
 def _tensors(what: str, names: Sequence[str], tensors: Sequence[Tensor]) -> Rows:
     pairs = zip(names, tensors, strict=True)
     return [(what, f"{name}: {tensor.type_text()}") for name, tensor in pairs]
 
 
 def kernel_tables(
-    manifest: Manifest, sizes: Mapping[str, int], host_bytes: Mapping[str, int]
+    manifest: Manifest, by_method: Sizes, host_bytes: Mapping[str, int]
 ) -> tuple[Table, ...]:
     """The binaries for GPUs and those for processors, sorted by target and kernel.
 
@@ -78,6 +99,7 @@ def kernel_tables(
     ``host_bytes`` is the machine code of each kernel for processors, which share one file.
     """
     gpu, host = [], []
+    sizes = {name: size for one in [*by_method.values()][::-1] for name, size in one.items()}
     for name, kernel in manifest.kernels.items():
         moved = _moved(kernel, sizes)
         for target, b in kernel.binaries.items():

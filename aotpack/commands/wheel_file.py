@@ -198,12 +198,11 @@ def damaged(archive: zipfile.ZipFile, reason: str) -> AotpackError:
     return _damaged(Path(archive.filename or ""), reason)
 
 
-def example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:
-    """The sizes for golden inputs; where methods have one of a name, that of the first."""
-    found: dict[str, int] = {}
-    for one in manifest.entries.values():
-        found = _example_sizes(one, archive, name) | found
-    return found
+def example_sizes(
+    manifest: Manifest, archive: zipfile.ZipFile, name: str
+) -> dict[str, dict[str, int]]:
+    """The sizes of each method for golden inputs."""
+    return {method: _example_sizes(one, archive, name) for method, one in manifest.entries.items()}
 
 
 def _example_sizes(manifest: Manifest, archive: zipfile.ZipFile, name: str) -> dict[str, int]:

@@ -83,6 +83,8 @@ def _method(rendered: Rendered) -> dict[str, Any]:
     }
     if rendered.derived:
         data["derived"] = [{**asdict(one), "dtype": str(one.dtype)} for one in rendered.derived]
+    if rendered.moved:
+        data["moved"] = {target: _size(moved) for target, moved in rendered.moved.items()}
     return data
 
 

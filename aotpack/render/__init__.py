@@ -10,6 +10,7 @@ user's kernels, torch), ``wrapper``, ``interface`` (types for users' code),
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import with_exchanges_of
+from aotpack.ir.kernels.traffic import bytes_of_call
 from aotpack.render.c.kernels import host_file
 from aotpack.render.interface import render_interface
 from aotpack.render.join import join
@@ -43,6 +44,7 @@ def render(
         tuple(sorted(selector.sources.calls.values(), key=lambda call: call.name)),
         render_interface(scheduled.signature),
         derived_weights(plans),
+        {str(one): bytes_of_call(scheduled.on(one.arch)) for one in targets},
     )
 
 

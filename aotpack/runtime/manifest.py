@@ -22,7 +22,16 @@ from .sizes import Size
 from .structures.text import labels, parameters_text, paths, structure_text
 from .structures.trees import Tree
 from .tensors import Binary as Binary
-from .tensors import CountedSize, DerivedWeight, Host, SizeCondition, SizeRange, Tensor, Weight
+from .tensors import (
+    CountedSize,
+    DerivedWeight,
+    Formula,
+    Host,
+    SizeCondition,
+    SizeRange,
+    Tensor,
+    Weight,
+)
 from .tensors import Kernel as Kernel
 from .tensors import KernelArg as KernelArg
 from .tensors import TorchCall as TorchCall
@@ -145,6 +154,7 @@ class Method:
     golden: Golden
     choices: tuple[str, ...]
     derived: tuple[DerivedWeight, ...] = ()
+    moved: Mapping[Identifier, Formula] = field(default_factory=dict)  # by target
 
     def __post_init__(self) -> None:
         if self.signature.name != self.name:
@@ -179,6 +189,7 @@ class Manifest:
     choices: tuple[str, ...]  # keys of the launches that have several forms
     calls: Mapping[Name, TorchCall]
     derived: tuple[DerivedWeight, ...] = ()  # what the weight program computes
+    moved: Mapping[Identifier, Formula] = field(default_factory=dict)  # bytes of a call, by target
     methods: Mapping[Identifier, Method] = field(default_factory=dict)
     method: Annotated[str, OneOf(("",))] = ""
 
@@ -201,6 +212,7 @@ class Manifest:
             golden=own.golden,
             choices=own.choices,
             derived=own.derived,
+            moved=own.moved,
             methods={},
             method=method,
         )
@@ -294,6 +306,7 @@ def _check_method(manifest: Manifest) -> None:
     for tensor in signature.outputs:
         _check_known(known, tensor.shape, f"the shape of {tensor.name}")
     _check_known(known, [one.holds for one in signature.conditions], "a condition")
+    _check_known(known, manifest.moved.values(), "the bytes of a call")
     changeable = {*names[: len(signature.inputs)], *weights}
     for number, name in enumerate(signature.updates):
         if name not in changeable:

@@ -198,6 +198,7 @@ def test_commands_treat_each_method(wheel, tmp_path, capsys):
     told = capsys.readouterr().out
     assert "method    tiny_llm.prefill(ids: int64[length]) -> float32[length, 64]" in told
     assert "memory    decode: " in told
+    assert "moved     decode: " in told and "moved     prefill: " in told
     assert main(["bench", str(wheel), "--device", "cpu", "--repeat", "1"]) == 0
     assert "tiny_llm.decode: " in capsys.readouterr().out
 

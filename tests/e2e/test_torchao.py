@@ -1,6 +1,7 @@
 """Weights that are objects around tensors, as `quantize_` of torchao makes them."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Self
 
 import pytest
@@ -72,7 +73,7 @@ class Unseen(Coded):
 class Dynamic(Unseen):
     """And one whose product is not that of its values."""
 
-    act_quant_kwargs = {"bits": 8}
+    act_quant_kwargs = ("bits", 8)
 
 
 def coded(kind: type[Coded]) -> nn.Sequential:
@@ -105,7 +106,9 @@ def test_parts_of_a_weight_are_weights(kind, target):
     packaged.bind_weights({"0.weight_scale": model[0].weight.scale * 2}, strict=False)
     model[0].weight = nn.Parameter(kind(model[0].weight.codes, model[0].weight.scale * 2), False)
     torch.testing.assert_close(packaged(X), wanted(model, X), rtol=1e-4, atol=1e-5)
-    with pytest.raises(AotpackError, match="'0.weight' is no weight of the model; near it:.*'0.weight_scale'"):
+    with pytest.raises(
+        AotpackError, match="'0.weight' is no weight of the model; near it:.*'0.weight_scale'"
+    ):
         packaged.bind_weights({"0.weight": model[0].weight}, strict=False)
 
 
@@ -134,7 +137,7 @@ def weight_only() -> dict[str, Callable[[], Any]]:
 
 def quantised(config: Any, dtype: torch.dtype, *sizes: int) -> nn.Sequential:
     torch.manual_seed(0)
-    pairs = zip(sizes, sizes[1:], strict=False)
+    pairs = pairwise(sizes)
     model = nn.Sequential(*(nn.Linear(*pair) for pair in pairs)).eval().to(dtype)
     pytest.importorskip("torchao.quantization").quantize_(model, config)
     return model

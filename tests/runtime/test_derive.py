@@ -182,10 +182,10 @@ def test_reports_name_them(package: Path, tmp_path: Path) -> None:
     told = "1 tensor of 4 bytes, computed from weights when they are bound"
     assert f"\nderived   {told}\n" in summary(read_manifest(package))
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
-        assert ("derived", told) in summary_rows(read_manifest(package), archive)
+        assert ("derived", told) in summary_rows(read_manifest(package), archive, {"": {}})
         plain = read_manifest(write_demo(tmp_path / "plain" / "demo"))
         assert "derived" not in summary(plain)
-        assert "derived" not in dict(summary_rows(plain, archive))
+        assert "derived" not in dict(summary_rows(plain, archive, {"": {}}))
 
 
 def test_a_closed_model_binds_nothing(package: Path, device: Any) -> None:

@@ -6,8 +6,10 @@ slice, one element of each row. The points of an access are those of the axes in
 
 from dataclasses import dataclass
 
+from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.access import Access, accesses, axes_in, points
-from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Attention, Matmul
 from aotpack.ir.program import Operation, Program
 from aotpack.ir.symbolic.integers import Int, minimum, product, total
@@ -40,6 +42,20 @@ def work_of(kernel: Kernel, program: Program) -> Work:
         again = is_store and kernel.scatter is not None  # it reads what it combines with
         moved.append(elements * buffer.dtype.itemsize * (2 if again else 1))
     return Work(total(moved), total(_flops(member.operation) for member in kernel.members))
+
+
+def bytes_of_call(schedule: Schedule) -> Int:
+    """The least bytes that the launches of a call move; parts of branches and loops run once."""
+    return total(_bytes(kernel, schedule.program) for kernel in schedule.kernels)
+
+
+def _bytes(kernel: Kernel, program: Program) -> Int:
+    if kernel.control is not None:
+        return total(map(bytes_of_call, kernel.parts))
+    if isinstance(kernel.members[0].operation, Foreign):
+        passed = dict.fromkeys((*kernel.reads, *kernel.stored))
+        return total(buffer_bytes(program.buffers[name]) for name in passed)
+    return work_of(kernel, program).moved
 
 
 def access_bytes(access: Access, program: Program) -> Int:

@@ -162,7 +162,7 @@ class Package(OnDevice):
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
         path = Path(mapping) if isinstance(mapping, (str, Path)) else None
-        given = mapping if path is None else read_safetensors(path)
+        given: Any = mapping if path is None else read_safetensors(path)
         parts = parts_of(given, self.manifest, adapter, path, strict=strict)
         frameworks = Frameworks(self.device, self._held.parts.options.stream)
 

@@ -55,8 +55,9 @@ def parts_of(
     own = AdapterNames(names, manifest.unused, adapter or adapters[0])
     named = own.renamed(given, strict=strict)
     factors = {} if path is None else _factors_beside(path, named, manifest.weights)
-    is_file = isinstance(given, TensorFile)
-    return (TensorFile(given.path, given.identity, named) if is_file else named), factors
+    if isinstance(given, TensorFile):
+        return TensorFile(given.path, given.identity, named), factors
+    return named, factors
 
 
 class AdapterNames:

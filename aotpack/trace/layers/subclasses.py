@@ -21,7 +21,7 @@ def with_plain_weights(roots: Iterable[nn.Module]) -> None:
         for module in [*root.modules()]:
             for held in (module._parameters, module._buffers):
                 for name, tensor in [*held.items()]:
-                    if _is_read_in_python(tensor):
+                    if tensor is not None and _is_read_in_python(tensor):
                         del held[name]
                         _put(module, name, tensor)
 

@@ -4,11 +4,16 @@ from collections.abc import Callable
 from itertools import product as points
 
 import pytest
+import torch
+from torch import nn
 
 from aotpack.ir.kernels.access import accesses
-from aotpack.ir.kernels.traffic import work_of
+from aotpack.ir.kernels.traffic import bytes_of_call, work_of
 from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.integers import Indirect, Int, Var
+from aotpack.options import BuildOptions, Source
+from aotpack.pipeline import build_of
+from aotpack.target import parse_targets
 from tests.schedule.programs import BF16, F32, I64, Writer, apply, load, schedule_of
 
 B = Var("b", 1, 64)
@@ -86,3 +91,36 @@ def test_a_gather_moves_what_it_takes_and_sizes_stay_sizes() -> None:
     moved = work_of(kernel, program).moved
     for b in (1, 7, 64):
         assert moved.evaluate({"b": b}) == b * 8 + b * 16 * 4 + b * 16 * 4
+
+
+class Repeated(nn.Module):
+    """Two equal layers, and a branch with two parts."""
+
+    def __init__(self, branches: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64, bias=False) for _ in range(2))
+        self.branches = branches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x).relu()
+        if not self.branches:
+            return x
+        parts = (lambda x: x.sum(1, keepdim=True) * x), (lambda x: x + 1)
+        return torch.cond(x.sum() > 0, *parts, (x,))
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_a_call_counts_each_launch(branches: bool) -> None:
+    """Also those of one kernel that runs twice, and of all parts of a branch."""
+    source = Source(Repeated(branches), (torch.randn(1, 64),))
+    made = build_of(source, BuildOptions(targets=parse_targets("sm_90")))
+    step, row = 64 * 64 * 4 + 2 * 64 * 4, 64 * 4
+    assert made.rendered.moved.keys() == {"sm_90"}
+    found = int(made.rendered.moved["sm_90"])
+    assert found == int(bytes_of_call(made.scheduled.on(90)))
+    if branches:
+        assert found > 2 * step + 4 * row  # each part reads and writes a row
+    else:
+        assert {int(kernel.work.moved) for kernel in made.rendered.kernels} == {step}
+        assert found == 2 * step
