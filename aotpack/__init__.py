@@ -7,7 +7,14 @@ from aotpack.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from aotpack.errors import AotpackError
-    from aotpack.pipeline import Method, build, compile, load_checkpoint, register_lowering
+    from aotpack.pipeline import (
+        Method,
+        build,
+        compile,
+        load_checkpoint,
+        register_lowering,
+        with_state,
+    )
     from aotpack.target import Target
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "compile",
     "load_checkpoint",
     "register_lowering",
+    "with_state",
 ]
 
 _HOME = {
@@ -28,6 +36,7 @@ _HOME = {
     "compile": "aotpack.pipeline",
     "load_checkpoint": "aotpack.pipeline",
     "register_lowering": "aotpack.pipeline",
+    "with_state": "aotpack.pipeline",
 }
 
 

@@ -45,6 +45,7 @@ from aotpack.trace import Method as Method
 from aotpack.trace import TraceOptions, check_methods, trace_methods
 from aotpack.trace import load_checkpoint as load_checkpoint
 from aotpack.trace import register_lowering as register_lowering
+from aotpack.trace import with_state as with_state
 from aotpack.tune import read_decisions
 
 

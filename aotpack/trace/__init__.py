@@ -4,14 +4,15 @@ Modules in reading order: ``trace`` (the entry) with ``methods`` (several entrie
 ``names`` (of what they share), ``load`` (MODEL -> module and inputs) with
 ``saved`` (.pt2 files), ``capture`` (torch.export), ``dynamic`` and ``sizes`` (dynamic shapes),
 ``graph`` (program -> ``Graph``) with ``arguments``, ``weights``, ``changes``, ``tree``,
-``parameters`` and ``source``, ``operators``, ``triton`` (the user's kernels),
-``complex_pairs``, ``complex_numbers``, ``conversions`` (the model's own), ``eager`` (runs on the
-example inputs),
+``parameters`` and ``source``, ``layers`` (that are prepared first), ``operators``,
+``triton`` (the user's kernels), ``complex_pairs``,
+``complex_numbers``, ``conversions`` (the model's own), ``eager`` (runs on the example inputs),
 ``agreement`` (other forms of the model are checked), ``golden`` with ``strides`` (reference data),
 ``diagnostics``.
 """
 
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
+from aotpack.trace.layers.state_arguments import with_state
 from aotpack.trace.load import Loaded, load_model
 from aotpack.trace.methods import Method, check_methods
 from aotpack.trace.operators.registered import register_lowering
@@ -31,4 +32,5 @@ __all__ = [
     "replaced_sizes",
     "trace",
     "trace_methods",
+    "with_state",
 ]

@@ -19,6 +19,8 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 from transformers.cache_utils import (
     Cache,
@@ -29,7 +31,10 @@ from transformers.cache_utils import (
 )
 from transformers.exporters import DynamoConfig, DynamoExporter
 from transformers.exporters.exporter_dynamo import register_pytree_node
-from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
+from transformers.integrations.executorch import (
+    TorchExportableModuleForDecoderOnlyLM,
+    TorchExportableModuleWithStaticCache,
+)
 
 import aotpack
 from aotpack.errors import TraceError
@@ -115,6 +120,38 @@ def test_a_program_with_the_hybrid_cache_of_sliding_windows():
         told(package, PROMPT, at_once=True)
 
 
+def hybrid() -> Gemma3TextConfig:
+    """A window of four tokens in one layer, all of them in the other."""
+    kinds = ["sliding_attention", "full_attention"]
+    sizes = TINY | {"num_hidden_layers": 2}
+    return Gemma3TextConfig(**sizes, head_dim=8, sliding_window=4, layer_types=kinds)
+
+
+RECIPES = {
+    "qwen3, any length": (Qwen3ForCausalLM, lambda: Qwen3Config(**TINY, head_dim=8), DYNAMIC),
+    "gemma3, any length": (Gemma3ForCausalLM, hybrid, DYNAMIC),
+    "gemma3, one token": (Gemma3ForCausalLM, hybrid, None),
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_programs_of_modules_with_a_static_cache(recipe):
+    kind, config, shapes = RECIPES[recipe]
+    model, count = made(kind, config()), 5 if shapes else 1
+    given = {
+        "input_ids": torch.tensor([PROMPT[:count]]),
+        "cache_position": torch.arange(count),
+    }
+    module = TorchExportableModuleWithStaticCache(model)
+    program = torch.export.export(module, (), given, dynamic_shapes=shapes, strict=False)
+    package = aotpack.compile(program, *program.example_inputs, target="cpu")
+    wanted = eager(model, PROMPT)
+    assert told(package, PROMPT, at_once=shapes is not None) == wanted
+    assert {"key_cache_0", "value_cache_0"} <= {*package.state}
+    with pytest.raises(AotpackError, match="'input_ids' (has|makes)"):
+        package(input_ids=np.zeros((1, LENGTH + 1), np.int64), cache_position=np.arange(LENGTH + 1))
+
+
 # --- caches as arguments and results -------------------------------------------------------------
 
 
@@ -160,6 +197,28 @@ def test_a_cache_goes_from_result_to_argument(llama, split):
             position_ids=np.arange(5)[None],
             past_key_values=cache | {"layers": [empty | {"max_cache_len": 17}]},
         )
+
+
+def test_the_cache_of_these_programs_as_state(llama, split):
+    """Nothing of it passes through the caller."""
+    methods = {n: aotpack.Method(one, *one.example_inputs) for n, one in split.items()}
+    model = aotpack.compile(aotpack.with_state(methods, "past_key_values"), target="cpu")
+    assert "past_key_values_layers_0_keys" in model.state
+    for _ in range(2):
+        start = {name: np.zeros_like(one.numpy()) for name, one in model.state.items()}
+        model.bind_weights(start, strict=False)
+        result = model.prefill(input_ids=np.array([PROMPT]), position_ids=np.arange(5)[None])
+        found = [int(result.logits[0, -1].argmax())]
+        for place in range(5, 4 + COUNT):
+            result = model.decode(
+                input_ids=np.array([found[-1:]]),
+                position_ids=np.array([[place]]),
+                attention_mask=np.arange(LENGTH)[None, None, None] <= place,
+            )
+            found.append(int(result.logits[0, -1].argmax()))
+        assert found == eager(llama, PROMPT)
+    with pytest.raises(AotpackError, match="'past_key_values' is no input of the package"):
+        model.decode(input_ids=np.array([[1]]), past_key_values={})
 
 
 class Step(nn.Module):

@@ -1,4 +1,5 @@
-"""Layers whose parameters are no plain tensors, or whose numbers other weights come with.
+"""Modules that are prepared before they are exported.
 
-``subclasses`` (quantised tensors of torchao as their parts), ``adapters`` (the factors of PEFT).
+``subclasses`` (quantised tensors of torchao as their parts), ``adapters`` (the factors of PEFT),
+``state_arguments`` (caches in arguments and results as state).
 """
