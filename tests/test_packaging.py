@@ -147,6 +147,7 @@ def test_public_names_are_there() -> None:
         "compile",
         "load_checkpoint",
         "register_lowering",
+        "with_state",
     }
 
 

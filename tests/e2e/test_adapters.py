@@ -152,6 +152,19 @@ def test_one_of_several_adapters_is_named(tmp_path):
     torch.testing.assert_close(packaged(X), wanted(X), rtol=1e-4, atol=1e-4)
 
 
+def test_codes_are_of_the_base_alone(tmp_path):
+    model = Whole("default")
+    packaged = aotpack.compile(model, (X,), quantize="int8", target="cpu")
+    kinds = {one.name: str(one.dtype) for one in packaged.manifest.weights}
+    up = "base_model.model.up"
+    assert kinds[f"{up}.base_layer.weight_codes"] == "int8"
+    assert kinds[f"{up}.lora_A.default.weight"] == "float32"
+    file = written(tmp_path)
+    packaged.bind_weights(file)
+    wanted = with_adapter(model, file, "default")(X)
+    assert (packaged(X) - wanted).norm() < 0.01 * wanted.norm()
+
+
 def test_a_model_without_adapters_has_none(tmp_path):
     packaged = aotpack.compile(nn.Linear(16, 4), (X,), target="cpu")
     with pytest.raises(AotpackError, match="lora_A.weight' is no weight of the model"):

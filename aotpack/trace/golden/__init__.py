@@ -2,7 +2,7 @@
 
 ``ways`` (the entry: eager, the exported program and the graph must agree), ``decomposed`` with
 ``blame``, ``budget`` and ``cost``, ``inputs`` (kept or drawn), ``record``, ``configurations`` (of
-the user's Triton kernels), ``reference`` (float64)
-with ``meanings`` (``exceptional``, ``incomplete_gamma``), ``noise`` (other roundings of the
+the user's Triton kernels), ``reference`` (float64) with ``meanings`` (``exceptional``,
+``incomplete_gamma``) and ``pieces`` (of large weights), ``noise`` (other roundings of the
 reference), ``tf32``, ``bounds`` (what elements may be), ``results`` (kept whole or sampled).
 """

@@ -42,6 +42,11 @@ def with_scaling(roots: Iterable[nn.Module]) -> None:
                 module.scaling = Scaling(factors, _dtype(module))
 
 
+def is_adapter(name: str) -> bool:
+    """True for the name of a module, or a weight, of an adapter."""
+    return any(part.startswith("lora_") for part in name.split("."))
+
+
 def is_factor(name: str) -> bool:
     """True for the name of a weight that ``with_scaling`` made: each adapter has its own."""
     return name.split(".")[-2:-1] == ["scaling"]

@@ -22,7 +22,7 @@ from aotpack.trace.methods import Method
 from aotpack.trace.tree import LEAF, tree_of
 from aotpack.trees import Tree
 
-Held: TypeAlias = dict[str, torch.Tensor]
+State: TypeAlias = dict[str, torch.Tensor]
 """Tensors of state by name."""
 
 
@@ -34,7 +34,7 @@ def with_state(methods: Mapping[str, Method], *names: str) -> dict[str, Method]:
     if not names:
         raise UsageError("making arguments state: none is named; with_state(methods, 'cache')")
     modules = {label: _module(one.function) for label, one in methods.items()}
-    held: Held = {}
+    held: State = {}
     for label, one in methods.items():
         _check_given(label, one, names)
         for name in names:
@@ -85,7 +85,7 @@ def _shown(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}"
 
 
-def _tensors(name: str, value: Any) -> Held:
+def _tensors(name: str, value: Any) -> State:
     """The tensors of a structure, by the argument's name and their paths."""
     leaves, spec = pytree.tree_flatten(value)
     keys = zip(_keys(name, spec), leaves, strict=True)
@@ -104,7 +104,7 @@ def _paths(tree: Tree, path: str) -> Iterator[str]:
         yield from _paths(child, f"{path}_{step}")
 
 
-def _results(label: str, module: nn.Module, method: Method, names: tuple[str, ...]) -> Held:
+def _results(label: str, module: nn.Module, method: Method, names: tuple[str, ...]) -> State:
     """What a call on the example gives of the state."""
     with torch.no_grad():
         args, kwargs = copy.deepcopy((method.args, dict(method.kwargs or {})))
@@ -134,7 +134,7 @@ class _Argument:
 class Stateful(nn.Module):
     """A module whose state is an argument and a result of the one inside, by names of both."""
 
-    def __init__(self, inner: nn.Module, made_of: Mapping[str, _Argument], held: Held) -> None:
+    def __init__(self, inner: nn.Module, made_of: Mapping[str, _Argument], held: State) -> None:
         super().__init__()
         parts = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
         self.__dict__.update({part: inner.__dict__[part] for part in parts})
@@ -159,7 +159,7 @@ class Stateful(nn.Module):
         return self
 
 
-def _method(module: nn.Module, method: Method, names: tuple[str, ...], held: Held) -> Method:
+def _method(module: nn.Module, method: Method, names: tuple[str, ...], held: State) -> Method:
     made_of = {name: _argument(name, (method.kwargs or {})[name]) for name in names}
     kwargs = {name: one for name, one in (method.kwargs or {}).items() if name not in names}
     shapes, program = method.dynamic_shapes, method.function

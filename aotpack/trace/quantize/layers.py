@@ -14,6 +14,7 @@ from torch import nn
 from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
 from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.layers.adapters import is_adapter
 from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_of
 
 CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
@@ -71,6 +72,8 @@ def _layers(modules: Iterable[nn.Module]) -> list[_Layer]:
         for name, module in root.named_modules():
             weight = module._parameters.get("weight")
             kinds = isinstance(module, (nn.Linear, nn.Embedding))
+            if is_adapter(name):  # files have its weights as they are
+                continue
             if kinds and weight is not None and weight.is_floating_point():
                 found.setdefault(id(module), _Layer(name or "the model", module, weight))
     return list(found.values())
