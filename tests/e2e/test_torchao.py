@@ -129,6 +129,9 @@ def weight_only() -> dict[str, Callable[[], Any]]:
         "int4": lambda: q.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=group),
         "fp8": lambda: q.Float8WeightOnlyConfig(),
         "int8 of both": lambda: q.Int8DynamicActivationInt8WeightConfig(),
+        "NVFP4": lambda: pytest.importorskip(
+            "torchao.prototype.mx_formats"
+        ).NVFP4WeightOnlyConfig(),
         "int8 and int4": lambda: q.Int8DynamicActivationIntxWeightConfig(
             weight_dtype=torch.int4, weight_granularity=group
         ),
@@ -143,13 +146,15 @@ def quantised(config: Any, dtype: torch.dtype, *sizes: int) -> nn.Sequential:
     return model
 
 
-NAMES = ["int8", "int8 in groups", "int4", "fp8", "int8 of both", "int8 and int4"]
+NAMES = ["int8", "int8 in groups", "int4", "fp8", "int8 of both", "int8 and int4", "NVFP4"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_products_are_those_of_torchao(name):
+@pytest.mark.parametrize(
+    ("name", "target"), [*((name, "cpu") for name in NAMES), ("NVFP4", "interpreter")]
+)
+def test_products_are_those_of_torchao(name, target):
     model, x = quantised(weight_only()[name](), torch.float32, 256, 128, 64), torch.randn(4, 256)
-    packaged = aotpack.compile(model, (x,), target="cpu")
+    packaged = aotpack.compile(model, (x,), target=target)
     torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
 
 
@@ -163,21 +168,25 @@ def test_a_step_moves_what_is_stored(name):
     assert moved_bytes(made.on(90), 90) <= 1.05 * stored
 
 
-@pytest.mark.parametrize("name", ["MXFP8", "NVFP4"])
-def test_blocks_with_a_scale_each(name):
+def test_blocks_with_a_scale_each():
     mx = pytest.importorskip("torchao.prototype.mx_formats")
     common = pytest.importorskip("torchao.quantization.quantize_.common")
     emulated, f8 = common.KernelPreference.EMULATED, torch.float8_e4m3fn
-    config = {
-        "MXFP8": lambda: mx.MXDynamicActivationMXWeightConfig(
-            activation_dtype=f8, weight_dtype=f8, kernel_preference=emulated
-        ),
-        "NVFP4": lambda: mx.NVFP4WeightOnlyConfig(),
-    }[name]()
+    config = mx.MXDynamicActivationMXWeightConfig(
+        activation_dtype=f8, weight_dtype=f8, kernel_preference=emulated
+    )
     model, x = quantised(config, torch.bfloat16, 256, 128, 64), torch.randn(4, 256).bfloat16()
     packaged = aotpack.compile(model, (x,), target="cpu")
     torch.testing.assert_close(packaged(x), model(x))
     assert "uint8" in {str(one.dtype) for one in packaged.manifest.weights}
+
+
+def test_rows_that_blocks_do_not_halve_are_widened_by_torchao():
+    config = weight_only()["NVFP4"]()
+    model, x = quantised(config, torch.bfloat16, 48, 80), torch.randn(4, 48).bfloat16()
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x))
+    assert "0.weight_qdata" in {one.name for one in packaged.manifest.weights}
 
 
 def test_blocks_of_activations_in_four_bits_are_refused():

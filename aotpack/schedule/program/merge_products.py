@@ -143,6 +143,8 @@ def _right_weights(product: Matmul, program: Program) -> tuple[str, ...]:
 
 def _is_in_row(load: Load, product: Matmul) -> bool:
     """True for an element of row n, at a place along k."""
+    if not load.index:
+        return False
     first, *others = load.index
     if first is not Int.of(product.n) or len(others) != 1:
         return False

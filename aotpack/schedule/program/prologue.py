@@ -35,6 +35,7 @@ from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.dead_code import remove_dead_code
 
 MOST_OPS = 8
+MOST_DECODING_OPS = 12  # of codes
 MOST_QUERIES = 16  # of attention
 DECODING = ("shift_right", *(f"of_{dtype}_code" for dtype in FORMATS))
 """Operators of quantised weights: a few instructions, for half a byte or one that is read."""
@@ -144,7 +145,9 @@ def _is_cheap(operation: Pointwise, most: Cost = Cost.ONE) -> bool:
     applied = [value for value in inner if isinstance(value, Apply)]
     plain = all(isinstance(value, (Apply, Load, Const, IndexValue)) for value in inner)
     others = {value.op for value in applied if OPS[value.op].cost > most}
-    return plain and len(applied) <= MOST_OPS and others <= {*ROUNDINGS, *DECODING}
+    decodes = any(value.op in DECODING for value in applied)
+    is_short = len(applied) <= (MOST_DECODING_OPS if decodes else MOST_OPS)
+    return plain and is_short and others <= {*ROUNDINGS, *DECODING}
 
 
 def _is_of_weights(operation: Pointwise, program: Program) -> bool:

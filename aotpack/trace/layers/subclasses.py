@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from aotpack.trace.layers.four_bits import repacked
+
 Parts: TypeAlias = dict[str, torch.Tensor]
 """Plain tensors by the name that each has behind the weight's."""
 
@@ -40,8 +42,9 @@ def _is_read_in_python(tensor: Any) -> bool:
 
 def _put(module: nn.Module, name: str, tensor: torch.Tensor) -> None:
     """Give the module parts in place of a tensor; its class reads the tensor from them."""
-    parts, whole = _taken_apart(tensor)
-    is_wide = not _is_seen(tensor)
+    own_codes = repacked(tensor)
+    parts, whole = own_codes or _taken_apart(tensor)
+    is_wide = own_codes is None and not _is_seen(tensor)
     for part, plain in parts.items():
         module.register_buffer(f"{name}{part}", plain)
 
