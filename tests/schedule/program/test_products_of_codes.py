@@ -283,3 +283,54 @@ def test_sums_of_a_weight_do_not_decode_it_for_each_result() -> None:
     x = w.input("x", 5, 9)
     y = w.reduction("y", [5], [9], lambda i, k: apply("mul", load(x, i, k), code(t, k)))
     assert "t" in {one.target for one in realize(w.program(y)).operations if hasattr(one, "target")}
+
+
+def chained(length: int, *, decodes: bool) -> Program:
+    """A weight that takes so many operators of a code, with one of codes of 4 bits or without."""
+
+    def value(q: Buffer, n: Axis, k: Axis) -> Value:
+        whole: Value = load(q, n, k)
+        if decodes:
+            whole = Apply("shift_right", (whole, Const(4, DType.INT8)), DType.INT8)
+        made: Value = Apply("cast", (whole,), F32)
+        for number in range(length - 1 - decodes):
+            made = apply("mul" if number % 2 else "add", made, 0.5)
+        return made
+
+    w = Writer()
+    x, q = w.input("x", ROWS, DEPTH), w.weight("q", WIDTH, DEPTH, dtype=DType.INT8)
+    weight = w.pointwise("t", [WIDTH, DEPTH], lambda n, k: value(q, n, k))
+    return w.program(w.matmul("p", ROWS, WIDTH, DEPTH, x, weight))
+
+
+@pytest.mark.parametrize(
+    ("length", "decodes", "moves"),
+    [(8, False, True), (9, False, False), (12, True, True), (13, True, False)],
+)
+def test_few_operators_move_and_some_more_of_codes(length: int, decodes: bool, moves: bool) -> None:
+    program = chained(length, decodes=decodes)
+    made = widen_in_products(program)
+    assert (made is not program) == moves
+    if moves:
+        assert_same(program, made)
+
+
+def of_the_whole(q: Buffer, s: Buffer, n: Axis, k: Axis) -> Value:
+    return apply("mul", code(q, Int.of(n), Int.of(k)), load(s))
+
+
+def test_a_scale_of_a_whole_weight_keeps_products_apart() -> None:
+    w = Writer()
+    x, outputs = w.input("x", ROWS, DEPTH), list[Buffer]()
+    for number in range(2):
+        codes = w.weight(f"q{number}", WIDTH, DEPTH, dtype=DType.INT8)
+        product = w.matmul(f"p{number}", ROWS, WIDTH, DEPTH, x, codes)
+        made = w.operations[-1]
+        assert isinstance(made, Matmul)
+        right = of_the_whole(codes, w.weight(f"s{number}"), made.n, made.k)
+        w.operations[-1] = replace(made, rhs=right)
+        outputs.append(
+            w.pointwise(f"y{number}", [ROWS, WIDTH], lambda i, j, p=product: load(p, i, j))
+        )
+    program = w.program(*outputs)
+    assert merge_products(program) is program
