@@ -191,7 +191,7 @@ def check_traced(traced_model: Traced, module: torch.nn.Module, *calls: tuple[An
         results = eager if isinstance(eager, tuple) else (eager,)
         for name, result in zip(lowered.program.outputs, results, strict=True):
             ours = torch.from_numpy(np.array(found[name]))
-            torch.testing.assert_close(ours, result, rtol=2e-5, atol=2e-5)
+            torch.testing.assert_close(ours, result, rtol=2e-5, atol=2e-5, equal_nan=True)
     return lowered.program
 
 

@@ -110,7 +110,7 @@ def _quantile(
     last = values.shape[-1] - 1
     share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
     has_nan = values.isnan().any(-1, keepdim=True)
-    rank = torch.where(has_nan, float(last), share.reshape(-1) * last)
+    rank = torch.where(has_nan, 1, share.reshape(-1)) * last
     return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
 
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
+from aotpack.errors import TraceError
 from aotpack.trace import trace
 from aotpack.trace.operators.answers import WithoutDataChecks
 from tests.lower.oracle import check_traced, floats
@@ -57,3 +59,33 @@ def test_what_is_left_out_is_the_question_alone() -> None:
         assert F.gaussian_nll_loss(X, X, negative).isfinite()
         with pytest.raises(ValueError, match=r"variances of \(3, 6\)"):
             F.gaussian_nll_loss(X, X, negative[:3])
+
+
+QUANTILES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a number": lambda x: x.quantile(0.5, dim=1),
+    "several": lambda x: x.quantile(Q, 1, keepdim=True),
+    "of rows": lambda x: x.quantile(0.3, 0, keepdim=True),
+    "of all": lambda x: x.quantile(Q),
+    "ignoring NaN": lambda x: x.nanquantile(Q, 1),
+    **{
+        way: lambda x, way=way: x.quantile(0.7, 1, interpolation=way)  # type: ignore[misc]
+        for way in ("lower", "higher", "nearest", "midpoint")
+    },
+}
+SHAPES = ((1, 1), (2, 2), (8, 1), (1, 31), (3, 13), (8, 40))
+
+
+@pytest.mark.parametrize("name", QUANTILES)
+def test_quantiles_of_dynamic_sizes(name: str) -> None:
+    module = Model(QUANTILES[name])
+    shapes = ({0: Dim("b", min=1, max=8), 1: Dim("n", min=1, max=40)},)
+    traced = trace(module, (X,), dynamic_shapes=shapes, name="m", version="1")
+    drawn = [floats(*shape) for shape in SHAPES]
+    with_nan = [x.where(x < 1.5, torch.nan) for x in drawn]
+    check_traced(traced, module, *((x,) for x in (*drawn, *with_nan)))
+
+
+def test_a_quantile_of_a_size_taken_as_a_number_is_refused() -> None:
+    module = Model(lambda x: x.quantile(float(x.shape[1]) / 50, dim=1))
+    with pytest.raises(TraceError, match="(?s)right only for some.*n is 6"):
+        trace(module, (X,), dynamic_shapes=({1: Dim("n", max=40)},), name="m", version="1")
