@@ -44,10 +44,11 @@ def check_call(
         check_change(signature, tensor, argument)
         check_rank(signature, tensor, argument)
         check_place(signature, tensor, argument, place)
-        check_contiguous(signature, tensor, argument)
     sizes = _solve(signature, seen)
     check_ranges(signature, sizes)
     check_dimensions(signature, seen, sizes)
+    for tensor, argument in zip(signature.inputs, seen, strict=True):
+        check_contiguous(signature, tensor, argument)
     return {size.name: sizes[size.name] for size in signature.sizes}
 
 

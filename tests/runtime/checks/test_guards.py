@@ -63,6 +63,14 @@ def test_noncontiguous_tensors_are_refused(package: Path) -> None:
             model(x, x)
 
 
+def test_the_size_of_an_argument_is_named_before_its_layout(package: Path) -> None:
+    with load(package, FakeDevice((1, 0))) as model:
+        with pytest.raises(ArgumentError, match=r"'y' has size 5 in dimension 1; accepted: 3"):
+            model(torch.ones(2, 3), torch.ones(2, 7)[:, :5])
+        with pytest.raises(ArgumentError, match=r"'y' is not contiguous"):
+            model(torch.ones(2, 3), torch.ones(2, 7)[:, :3])
+
+
 def test_formulas_are_solved_and_checked(tmp_path: Path, device: FakeDevice) -> None:
     mask = TensorSpec("mask", DType.BOOL, (2 * Int.of(S) + 1,))
     with load(write_demo(tmp_path / "demo", inputs=(mask,)), device) as model:
