@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotpack.errors import UsageError
@@ -10,6 +11,11 @@ from aotpack.ir.ops.quantization import Quantization, read_quantization
 
 if TYPE_CHECKING:
     from aotpack.pipeline import BuildOptions, Source
+
+MODEL_FILES = frozenset(
+    {".py", ".pt2", ".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".gguf", ".onnx"}
+)
+"""The endings of files that hold models or weights; not all of them are accepted."""
 
 MODEL_HELP = "model.py, model.py:attr, package.module:attr or model.pt2"
 
@@ -101,10 +107,18 @@ def _quantization(text: str) -> Quantization | None:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _check_file(spec: str) -> None:
+    """Refuse a file that is not there, of any kind of files with models."""
+    place = Path(spec.rpartition(":")[0] if spec.rpartition(":")[0].endswith(".py") else spec)
+    if place.suffix in MODEL_FILES and not place.exists():
+        raise UsageError(f"loading {place}: no such file; {MODEL_HELP} is accepted")
+
+
 def load_source(
     options: argparse.Namespace, name: str | None = None, version: str | None = None
 ) -> "Source":
     """The model that ``options.model`` names, with the command line's changes."""
+    _check_file(options.model)
     from aotpack.pipeline import Source  # imports torch, which takes seconds: check options first
     from aotpack.trace import load_model, merge_dynamic, parse_dynamic, replaced_sizes
 
