@@ -255,6 +255,8 @@ def test_codes_of_weights_on_meta_are_bound_later(tmp_path):
     torch.testing.assert_close(packaged(x), reference(model, how["quantize"])(x))
     with pytest.raises(AotpackError, match="0.weight_scales"):
         packaged.bind_weights({**bound, "0.weight_scales": codes.scales[:1]}, strict=False)
+    with pytest.raises(AotpackError, match="'0.weight' is quantised: .* bind '0.weight_codes'"):
+        packaged.bind_weights(model.state_dict())
     with pytest.raises(TraceError, match="(?s)on meta, .*0.weight_codes.*--weights none"):
         aotpack.build(shapes, (x,), **how)
 

@@ -327,6 +327,11 @@ class Weights:
         unknown = [name for name in given if name not in {*known}]
         if not unknown:
             return
+        if (codes := f"{unknown[0]}_codes") in known:
+            raise self._refused(
+                f"the layer of {unknown[0]!r} is quantised: in its place bind {codes!r} and what "
+                "belongs to it, as a build of the new weights with the same --quantize has them"
+            )
         near = get_close_matches(unknown[0], known)
         accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
         others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
