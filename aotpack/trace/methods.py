@@ -23,6 +23,7 @@ from aotpack.trace.capture import torch_dtype
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.devices import Copying
 from aotpack.trace.operators.state import held
+from aotpack.trace.source import is_user_file
 
 TAKEN = frozenset(
     """
@@ -111,7 +112,21 @@ def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__closure__,
     )
     renamed.__kwdefaults__ = function.__kwdefaults__
+    renamed.__dict__.update(function.__dict__)
     return renamed
+
+
+def _show_lines(module: nn.Module) -> None:
+    """Give what serves as forward under another name that name: ``Model.forward = compute``."""
+    for part in root_of(module).modules():
+        forward = getattr(part, "forward", None)
+        function = getattr(forward, "__func__", forward)
+        if not isinstance(function, FunctionType) or function.__code__.co_name == "forward":
+            continue
+        if is_user_file(function.__code__.co_filename):
+            shown = _called_forward(function)
+            is_bound = isinstance(forward, MethodType)
+            part.__dict__["forward"] = MethodType(shown, part) if is_bound else shown
 
 
 def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
@@ -207,6 +222,8 @@ def evaluation_copies(
             f"copying {kinds} before tracing: {error}. The copy keeps your module "
             "as it is; make the module's own attributes copyable with copy.deepcopy."
         ) from error
+    for one in made.values():
+        _show_lines(one)
     return {label: one.eval() for label, one in made.items()}
 
 

@@ -149,3 +149,31 @@ def test_what_is_no_module_is_refused():
 def test_names_and_kinds_are_refused(given, told):
     with pytest.raises(UsageError, match=told):
         check_methods("llm", given)
+
+
+def compute(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.eigvals(x).real
+
+
+class Assigned(nn.Module):
+    forward = compute
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Assigned()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.part(x)
+
+
+@pytest.mark.parametrize("kind", [Assigned, Held])
+def test_lines_of_a_forward_of_another_name(kind: type[nn.Module]) -> None:
+    model = kind()
+    traced = trace_methods({"": Method(model, (X[:, :2],))}, OPTIONS)[""]
+    line = "return torch.linalg.eigvals(x).real"
+    found = {str(node.source).partition(": ")[2] for node in traced.graph.nodes}
+    assert found == {line}
+    assert not any("forward" in vars(part) for part in model.modules())  # the user's stays
+    assert compute.__code__.co_name == "compute"
