@@ -289,6 +289,22 @@ def test_a_wrong_lowering_is_refused(kind: str) -> None:
     assert f"aot_tests.wrong_{kind}.default" in str(refusal.value)
 
 
+def test_an_error_of_a_lowering_has_its_line_and_the_call_s_alone() -> None:
+    op = unregistered("failing")
+
+    @aotpack.register_lowering(op)
+    def lowered(x: Tensor, y: Tensor) -> Tensor:
+        if torch.fx.experimental.proxy_tensor.get_proxy_mode() is not None:
+            raise ValueError("no words for this")
+        return x + 1
+
+    with pytest.raises(TraceError, match="no words for this") as refusal:
+        aotpack.compile(Calls(op), (X, Y), target="interpreter")
+    text = str(refusal.value)
+    assert 'raise ValueError("no words for this")' in text and "return self.function(" in text
+    assert "tlparse" not in text and "Original traceback" not in text and "https://" not in text
+
+
 def _takes_other(x: Tensor, z: Tensor) -> Tensor:
     return x + z
 

@@ -14,9 +14,11 @@ _NOISE = (
     "For C++",
     "If you suspect",
     "consider using",
+    "Use tlparse",
     "Caused by",
 )
-_ENDS = ("The following call raised this error", "If this type holds tensors")
+_OF_CALL = "Original traceback"  # of the call that is taken apart
+_ENDS = ("The following call raised this error", "If this type holds tensors", _OF_CALL)
 _OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # of torch
 _SHOWN_LINES = 8
 CACHE_ADVICE = (
@@ -81,9 +83,14 @@ def condensed(
 
 
 def _place(error: BaseException) -> list[str]:
-    """The user's innermost line in the traceback, or in a traceback inside the message."""
-    told = users_source_in(str(error))
-    return users_line(error) or ([str(told)] if told else [])
+    """The user's innermost line in the traceback, or in a traceback inside the message.
+
+    Both for an error of a lowering that the user registered: its line, and that of the call.
+    """
+    own, told = users_line(error), users_source_in(str(error))
+    if told is None or (own and _OF_CALL not in str(error)):
+        return own
+    return [*dict.fromkeys([*own, str(told)])]
 
 
 def users_line(error: BaseException) -> list[str]:
