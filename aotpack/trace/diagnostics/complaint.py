@@ -46,6 +46,10 @@ _ADVICE = (
     ),
     (r"\bDynamicCache\b|transformers\.cache_utils\.", CACHE_ADVICE),
     (
+        r"/torch/distributions\b",
+        "distributions are traced without strict mode alone",
+    ),
+    (
         r"unhashable type: .*SymInt",
         "a dynamic size is no key of a dict or a set: compute in each call what is kept there for "
         "a size, or keep it by functools.lru_cache, which a build looks through",
@@ -79,7 +83,15 @@ def condensed(
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, log.reads, place)
+    if by_data and _is_of_a_distribution(error):
+        return f"{by_data} A distribution asks for no data with validate_args=False."
     return by_data or "\n  at ".join([_useful(error, text), *place])
+
+
+def _is_of_a_distribution(error: BaseException) -> bool:
+    """True for a check, or another branch, inside of torch.distributions."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any("torch/distributions/" in frame.filename for frame in frames)
 
 
 def _place(error: BaseException) -> list[str]:

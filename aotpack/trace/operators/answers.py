@@ -2,19 +2,21 @@
 
 An exported program cannot branch on data to check arguments. A package omits these checks (negative
 variances, quantiles outside [0, 1]) and branches on whether there are elements. ``torch._assert``
-of a tensor becomes an assertion of the program. Export records int64 for the power of bools by a
-bool, which is a bool. It does not record ``t.data``, which is ``t.detach()`` where there are no
-gradients, nor that a tensor is given other memory so.
+of a tensor becomes an assertion of the program, and so do the checks of torch.distributions. Export
+records int64 for the power of bools by a bool, which is a bool. It does not record ``t.data``,
+which is ``t.detach()`` where there are no gradients, nor that a tensor is given other memory so. It
+takes dynamic numbers of rows for those of the example where ``torch.cdist`` chooses an algorithm.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
@@ -23,8 +25,12 @@ _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
 _torch_assert: _Function = torch._assert
 _data: Any = torch.Tensor.data
+_torch_all_true: _Function = torch._is_all_true
+_torch_cdist: _Function = torch.cdist
 _torch_pow: _Function = torch.pow
 _torch_logsumexp: _Function = torch.logsumexp
+_MODES = "use_mm_for_euclid_dist_if_necessary"
+_MANY_ROWS = 25  # of either tensor, from which on torch.cdist multiplies matrices
 
 
 class WithoutDataChecks(TorchFunctionMode):
@@ -192,6 +198,30 @@ def _assert(condition: Any, message: str) -> None:
         _torch_assert(condition, message)
 
 
+def _all_true(condition: torch.Tensor) -> Any:
+    """What a distribution of torch checks of its parameters and values, as an assertion."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
+        frame = frame.f_back
+    if not str(frame.f_globals.get("__name__")).startswith("torch.distributions."):
+        return _torch_all_true(condition)
+    name = frame.f_locals.get("param", "value")
+    message = f"{name} of a distribution is outside of what it accepts"
+    torch._assert_async(condition.all(), message)
+    return True
+
+
+def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: str = _MODES) -> Any:
+    """Without the choice of an algorithm by dynamic numbers of rows: differences are summed."""
+    rows = [size for x in (x1, x2) for size in x.shape[-2:-1]]
+    is_open = not any(statically_known_true(size > _MANY_ROWS) for size in rows) and not all(
+        statically_known_true(size <= _MANY_ROWS) for size in rows
+    )
+    if p == 2 and compute_mode == _MODES and is_open:
+        compute_mode = "donot_use_mm_for_euclid_dist"
+    return _torch_cdist(x1, x2, p, compute_mode)
+
+
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(exponent, bool) and getattr(base, "dtype", None) is torch.bool:
         return base.clone() if exponent else torch.ones_like(base)
@@ -219,6 +249,8 @@ _WHOLE: Mapping[str, _Function] = {
 }
 _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
+    _torch_all_true: _all_true,
+    _torch_cdist: _cdist,
     _data.__get__: torch.Tensor.detach,
     _data.__set__: _give_memory,
     **dict.fromkeys((torch.pow, torch.Tensor.pow, torch.Tensor.__pow__), _power),

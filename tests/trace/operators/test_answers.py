@@ -6,9 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributions import Categorical, Geometric, Normal
 from torch.export import Dim
 
-from aotpack.errors import TraceError
+import aotpack
+from aotpack.errors import AotpackError, TraceError
+from aotpack.lower.registry import LOWERINGS
 from aotpack.trace import trace
 from aotpack.trace.operators.answers import WithoutDataChecks
 from tests.lower.oracle import check_traced, floats
@@ -89,3 +92,40 @@ def test_a_quantile_of_a_size_taken_as_a_number_is_refused() -> None:
     module = Model(lambda x: x.quantile(float(x.shape[1]) / 50, dim=1))
     with pytest.raises(TraceError, match="(?s)right only for some.*n is 6"):
         trace(module, (X,), dynamic_shapes=({1: Dim("n", max=40)},), name="m", version="1")
+
+
+@pytest.mark.parametrize("rows", [5, 30])
+def test_distances_of_any_number_of_rows(rows: int) -> None:
+    """torch chooses an algorithm by the number, for which an exported program has no branch."""
+    module, shapes = Model(lambda x: torch.cdist(x, X)), ({0: Dim("n", min=1, max=60)},)
+    options = {"name": "m", "version": "1", "whole": frozenset(LOWERINGS)}
+    traced = trace(module, (floats(rows, 6),), dynamic_shapes=shapes, **options)
+    check_traced(traced, module, *((floats(n, 6),) for n in (1, 2, 25, 26, 60)))
+
+
+def test_products_give_distances_where_the_model_says_so() -> None:
+    multiplied = Model(lambda x: torch.cdist(x, X, compute_mode="use_mm_for_euclid_dist"))
+    many, n = Model(lambda x: torch.cdist(x, X)), Dim("n", min=26, max=60)
+    for module in (multiplied, many):
+        options = {"name": "m", "version": "1", "whole": frozenset(LOWERINGS)}
+        traced = trace(module, (floats(30, 6),), dynamic_shapes=({0: n},), **options)
+        assert "aten.matmul.default" in [node.op for node in traced.graph.nodes]
+
+
+def test_what_a_distribution_checks_is_asserted() -> None:
+    model = Model(lambda x: Normal(x, x + 1).log_prob(x + 2) + Categorical(x + 1).entropy().sum())
+    packaged = aotpack.compile(model, (X.abs(),), target="cpu")
+    torch.testing.assert_close(packaged(X.abs()), model(X.abs()))
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        model(X - 9)
+    with pytest.raises(AotpackError, match=r"(?s)scale of a distribution.*test_answers\.py"):
+        packaged(X - 9)
+
+
+def test_other_branches_of_distributions_are_refused() -> None:
+    model = Model(lambda x: Geometric(x.sigmoid()).log_prob(x.abs().round()))
+    with pytest.raises(TraceError, match=r"(?s)data-dependent.*validate_args=False"):
+        trace(model, (X,), name="m", version="1")
+    model = Model(lambda x: Geometric(x.sigmoid(), validate_args=False).entropy())
+    packaged = aotpack.compile(model, (X,), target="cpu")
+    torch.testing.assert_close(packaged(X), model(X))
