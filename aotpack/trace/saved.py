@@ -6,6 +6,7 @@ first, through torch's own reader, and pickles are read with weights_only alone.
 """
 
 import ast
+import importlib
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from aotpack.errors import TraceError
 
 _NATIVE = ("data/aotinductor/", "data/executorch/")
 _OBJECTS = ("data/constants/custom_obj_", "data/constants/opaque_obj_")
+_PT2E = b"torch.ops.quantized_decomposed."
 _EXAMPLES = "data/sample_inputs/"
 _NAME = re.compile(r"[\w.]*")
 _OPERATOR = re.compile(r"torch\.ops(\.\w+){2,3}|torch(\.\w+)+|_operator\.\w+|math\.\w+|#[\w:.]+")
@@ -91,7 +93,10 @@ def _check_archive(path: Path, archive: PT2ArchiveReader) -> None:
         if name.startswith(_EXAMPLES):
             _check_pickle(path, name, archive.read_bytes(name))
         if name.startswith("models/"):
-            for place, text in _Program(json.loads(archive.read_bytes(name))).faults():
+            content = archive.read_bytes(name)
+            if _PT2E in content:
+                importlib.import_module("torch.ao.quantization.fx._decomposed")  # defines them
+            for place, text in _Program(json.loads(content)).faults():
                 why = "acts outside of its graph" if _ACTING.fullmatch(text) else "may be code"
                 raise _refusal(path, name, f"has {text[:80]!r} as {place}, which {why}")
 

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
+from aotpack.trace.quantize.fake_codes import FUNCTIONS
 
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max
@@ -249,6 +250,7 @@ _WHOLE: Mapping[str, _Function] = {
 }
 _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
+    **FUNCTIONS,
     _torch_all_true: _all_true,
     _torch_cdist: _cdist,
     _data.__get__: torch.Tensor.detach,

@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram, exported_program
 
 from aotpack.errors import TraceError
+from aotpack.trace.quantize.decomposed import decomposed_table
 
 KEPT_WHOLE = frozenset(
     {
@@ -50,15 +51,16 @@ _STEPS = {
 def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -> ExportedProgram:
     """Decompose all operators that ``whole`` does not name, where torch can."""
     done: ExportedProgram
+    late = {} if whole is None else decomposed_table()
     if not all(_is_known(name, parameters) for name, parameters in _STEPS.items()):
-        done = program.run_decompositions(dict(_table(whole)))
+        done = program.run_decompositions({**_table(whole), **late})
         return done
     split, decompose = (getattr(exported_program, name) for name in _STEPS)
     composite, others = _split_table(split, whole)
     done = decompose(
         program,
         cia_to_decomp=dict(composite),
-        python_decomp_table=dict(others),
+        python_decomp_table={**others, **late},
         joint_loss_index=None,
         decompose_custom_triton_ops=False,
     )
