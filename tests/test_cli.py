@@ -624,7 +624,8 @@ def test_a_shell_completes_verbs_and_options(capsys: pytest.CaptureFixture[str])
 def test_help_and_usage_errors_do_not_import_torch() -> None:
     program = (
         "import sys\nfrom aotpack.cli import main\n"
-        "main(['inspect', 'nowhere.whl'])\nsys.exit('torch' in sys.modules)"
+        "main(['inspect', 'nowhere.whl'])\nmain(['show', 'nowhere.pt2'])\n"
+        "sys.exit('torch' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)

@@ -107,7 +107,7 @@ def _quantization(text: str) -> Quantization | None:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _check_file(spec: str) -> None:
+def check_file(spec: str) -> None:
     """Refuse a file that is not there, of any kind of files with models."""
     place = Path(spec.rpartition(":")[0] if spec.rpartition(":")[0].endswith(".py") else spec)
     if place.suffix in MODEL_FILES and not place.exists():
@@ -118,7 +118,7 @@ def load_source(
     options: argparse.Namespace, name: str | None = None, version: str | None = None
 ) -> "Source":
     """The model that ``options.model`` names, with the command line's changes."""
-    _check_file(options.model)
+    check_file(options.model)
     from aotpack.pipeline import Source  # imports torch, which takes seconds: check options first
     from aotpack.trace import load_model, merge_dynamic, parse_dynamic, replaced_sizes
 

@@ -7,6 +7,7 @@ from typing import Any
 from aotpack.commands.model_options import (
     MODEL_HELP,
     add_trace_options,
+    check_file,
     load_source,
     read_options,
 )
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     """Print each product as soon as it is made."""
     if options.after is not None:
         _check_pass(options.after)
+    check_file(options.model)
     how = read_options(
         options, targets=parse_targets(options.target) if options.target else DEFAULT_TARGETS
     )
