@@ -14,8 +14,8 @@ from torch.export import Dim
 import aotpack
 from aotpack.errors import UnsupportedError
 from aotpack.trace import load_model
-from aotpack.trace.quantize import fake_codes
-from aotpack.trace.quantize.decomposed import decomposed_table
+from aotpack.trace.operators.quantized import fake_codes
+from aotpack.trace.operators.quantized.decomposed import decomposed_table
 
 Q: Any = torch.ops.quantized_decomposed
 ATEN = torch.ops.aten

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
-from aotpack.trace.quantize.fake_codes import FUNCTIONS
+from aotpack.trace.operators.quantized.fake_codes import FUNCTIONS
 
 _Function = Callable[..., Any]
 _larger: _Function = torch.sym_max

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram, exported_program
 
 from aotpack.errors import TraceError
-from aotpack.trace.quantize.decomposed import decomposed_table
+from aotpack.trace.operators.quantized.decomposed import decomposed_table
 
 KEPT_WHOLE = frozenset(
     {

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotpack.trace.quantize.fake_codes import along, per_channel
+from aotpack.trace.operators.quantized.fake_codes import along, per_channel
 
 Bound = int | torch.Tensor
 _Pair = tuple[torch.Tensor, torch.Tensor]
