@@ -34,6 +34,7 @@ ARITHMETIC: Mapping[str, str] = {
     "aten.angle.default": "pair.angle",
 }
 CONVERSION = "aten._to_copy.default"
+COUNTING = "aten.nonzero.default"
 FROM_REALS: Mapping[str, str] = {
     "aten.complex.default": "pair.complex",
     "aten.polar.default": "pair.polar",

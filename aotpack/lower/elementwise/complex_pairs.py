@@ -1,11 +1,14 @@
 """Arithmetic of complex numbers, stored as pairs of reals in the last dimension.
 
 Quotients are scaled by the larger part of the divisor (Smith, 1962), so that squares neither
-overflow nor underflow.
+overflow nor underflow, and both numbers by powers of 2 (Baudin and Smith, 2012), so that neither do
+sums and ratios. Zero as divisor divides both parts by itself, as in eager.
 """
 
+import math
 from collections.abc import Callable
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
@@ -55,7 +58,34 @@ def _mul(a: Value, b: Value, c: Value, d: Value) -> Pair:
     return real, apply("add", apply("mul", a, d), apply("mul", b, c))
 
 
+_STEPS = {DType.FLOAT32: 64, DType.FLOAT64: 512}
+"""The power of 2 by which operands of a quotient are scaled that are further from 1 than it."""
+
+
+def _scale(a: Value, b: Value) -> tuple[Value, Value]:
+    """A scale of a number's parts, and its reciprocal."""
+    large = apply("maximum", apply("abs", a), apply("abs", b))
+    high, low = (2.0 ** (sign * _STEPS[large.dtype]) for sign in (1, -1))
+    is_high, is_low = apply("gt", large, high), apply("lt", large, low)
+    once, up, down = (constant(number, large.dtype) for number in (1, high, low))
+    return where(is_high, down, where(is_low, up, once)), where(
+        is_high, up, where(is_low, down, once)
+    )
+
+
 def _div(a: Value, b: Value, c: Value, d: Value) -> Pair:
+    is_zero = apply("logical_and", apply("eq", c, 0.0), apply("eq", d, 0.0))
+    ends = apply("div", a, apply("abs", c)), apply("div", b, apply("abs", d))
+    (up, back), (down, _) = _scale(a, b), _scale(c, d)
+    quotients = _smith(
+        *(apply("mul", x, up) for x in (a, b)), *(apply("mul", x, down) for x in (c, d))
+    )
+    found = (apply("mul", apply("mul", x, down), back) for x in quotients)
+    real, imaginary = (where(is_zero, *pair) for pair in zip(ends, found, strict=True))
+    return real, imaginary
+
+
+def _smith(a: Value, b: Value, c: Value, d: Value) -> Pair:
     flat = apply("ge", apply("abs", c), apply("abs", d))
     large, small = where(flat, c, d), where(flat, d, c)
     ratio = apply("div", small, large)
@@ -131,15 +161,16 @@ def polar(c: Context, abs: Ref, angle: Ref) -> None:
 
 @lowering("pair.abs")
 def absolute(c: Context, self: Ref) -> None:
-    """``sqrt(a * a + b * b)``, of parts over the larger one."""
+    """``sqrt(a * a + b * b)``, of parts over the larger one; infinite where a part is."""
 
     def value(index: Index) -> Value:
         a, b = (apply("abs", part) for part in parts_of(c, self, index))
         large, small = apply("maximum", a, b), apply("minimum", a, b)
         ratio = apply("div", small, large)
         size = apply("mul", large, apply("sqrt", apply("add", apply("square", ratio), 1.0)))
-        plain = apply("logical_or", apply("eq", small, 0.0), apply("isinf", large))
-        return where(plain, large, size)
+        endless = apply("logical_or", apply("isinf", a), apply("isinf", b))
+        size = where(apply("eq", small, 0.0), large, size)
+        return where(endless, constant(math.inf, size.dtype), size)
 
     c.pointwise(c.result(), value)
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotpack.errors import UnsupportedError
+from aotpack.trace.complex_numbers import reductions
 from aotpack.trace.complex_numbers.elementwise import ELEMENTWISE, Formula
 from aotpack.trace.complex_numbers.parts import like, of_pairs, pairs_of
 
@@ -151,6 +153,30 @@ def _put(z: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> T
     return of_pairs(torch.index_put(pairs_of(z), indices, made, accumulate))
 
 
+def _scattered(operator: Formula) -> Formula:
+    """What writes another tensor or number by parts."""
+
+    def formula(z: Tensor, *args: Any) -> Tensor:
+        *places, source = args
+        is_tensor = isinstance(source, Tensor)
+        given: Any = like(source, z) if is_tensor else complex(source)
+        real = operator(z.real, *places, given.real)
+        return torch.complex(real, operator(z.imag, *places, given.imag))
+
+    return formula
+
+
+def _viewed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The parts of complex numbers as numbers in memory, or the other way."""
+    if dtype is x.dtype:
+        return x
+    if x.is_complex() and dtype is x.real.dtype:
+        return pairs_of(x).flatten(-2)
+    if dtype.is_complex and dtype is torch.promote_types(x.dtype, torch.complex64):
+        return of_pairs(x.unflatten(-1, (-1, 2)))
+    raise UnsupportedError(f"a view of {x.dtype} as {dtype}; accepted: the type of the parts")
+
+
 def _joined(operator: Formula) -> Formula:
     """Of tensors in the type of all."""
 
@@ -179,6 +205,7 @@ def _leading(operator: Formula) -> int:
 
 FORMULAS: Mapping[str, Formula] = {
     **ELEMENTWISE,
+    **reductions.FORMULAS,
     "aten.zeros.default": _zeros,
     "aten.empty.memory_format": _zeros,
     "aten.ones.default": _ones,
@@ -212,6 +239,12 @@ FORMULAS: Mapping[str, Formula] = {
     "aten.select_scatter.default": _select_written,
     "aten.diagonal_scatter.default": _diagonal_written,
     "aten.index_put.default": _put,
+    "aten.scatter_add.default": _scattered(torch.scatter_add),
+    "aten.scatter.src": _scattered(torch.scatter),
+    "aten.scatter.value": _scattered(torch.scatter),
+    "aten.masked_scatter.default": _scattered(torch.masked_scatter),
+    "aten.index_fill.int_Scalar": _scattered(torch.index_fill),
+    "aten.view.dtype": _viewed,
     "aten.split.Tensor": _several(torch.split),
     "aten.split_with_sizes.default": _several(torch.split),
     "aten.unbind.int": _several(torch.unbind),

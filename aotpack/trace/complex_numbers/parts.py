@@ -16,6 +16,12 @@ def in_type(x: Any, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype)
 
 
+def both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Two operands in the complex type of both; one of them is complex."""
+    dtype = torch.result_type(x, y)
+    return in_type(x, dtype), in_type(y, dtype)
+
+
 def pairs_of(x: Tensor) -> Tensor:
     """A complex tensor with both parts in a last dimension."""
     return torch.view_as_real(x)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Arg, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number
@@ -14,6 +15,7 @@ from aotpack.trace.complex_numbers.expansion import expanded, results
 from aotpack.trace.complex_pairs import (
     ARITHMETIC,
     CONVERSION,
+    COUNTING,
     FROM_REALS,
     ON_PAIRS,
     REALS,
@@ -49,7 +51,9 @@ class ComplexReader(ControlReader):
 
     def _complex_call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         op = str(node.target)
-        if op == CONVERSION:
+        if op == COUNTING:
+            return self._counted_truth(node)
+        if op == CONVERSION and node.meta["val"].dtype is not torch.bool:
             return (self._named(node, converted(node), (self._arg(node.args[0]),)),)
         if node.kwargs or (op in ARITHMETIC and len(node.args) > 2):
             return self._expanded(node)
@@ -71,6 +75,20 @@ class ComplexReader(ControlReader):
             before.append(made)
             args.append(Ref(made.name))
         return (*before, self._named(node, ARITHMETIC[str(node.target)], tuple(args)))
+
+    def _counted_truth(self, node: fx.Node) -> tuple[GraphNode, ...]:
+        """The places of numbers of which a part is not 0."""
+        pairs, source = self._arg(node.args[0]), source_of(node)
+        (given,) = node.all_input_nodes
+        shape = tuple(map(self._sizes.convert, given.meta["val"].shape))
+        parts, whole = (self.unused(f"{node.name}_{name}") for name in ("parts", "mask"))
+        first = TensorSpec(parts, DType.BOOL, (*shape, Int.of(2)))
+        second = TensorSpec(whole, DType.BOOL, shape)
+        return (
+            GraphNode(parts, "aten.ne.Scalar", (pairs, 0), (), (first,), source),
+            GraphNode(whole, "aten.any.dim", (Ref(parts), len(shape)), (), (second,), source),
+            self._named(node, COUNTING, (Ref(whole),)),
+        )
 
     def _as_pair(self, node: fx.Node, value: Any) -> GraphNode:
         """An operand of complex arithmetic that is real, constant or of another precision."""
