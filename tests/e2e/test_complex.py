@@ -158,6 +158,29 @@ COMPLEX_RESULTS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "logs": lambda x, y: torch.complex(x, y).log2() - torch.complex(y, x).log10(),
     "nan_to_num": lambda x, y: torch.complex(x * torch.nan, y).nan_to_num(2.0),
     "point": lambda x, y: point(torch.complex(x, y)[0, 0]),
+    "products_of_all": lambda x, y: torch.complex(x, y).prod(1) + torch.complex(y, x)[:2].prod(),
+    "running_products": lambda x, y: torch.complex(x, y).cumprod(1) + torch.complex(x, y)[0, 0],
+    "tensor_powers": lambda x, y: torch.complex(x, y) ** torch.complex(y, x),
+    "powers_of_numbers": lambda x, y: 2 ** torch.complex(x, y) + (1 - 2j) ** torch.complex(y, x),
+    "inverses": lambda x, y: torch.complex(x, y).asin() + torch.complex(y, x).acosh(),
+    "other_inverses": lambda x, y: torch.complex(x, y).atan() - torch.complex(y, x).asinh(),
+    "near_numbers": lambda x, y: torch.complex(x, y).log1p() + torch.complex(y, x).expm1(),
+    "added": lambda x, y: torch.complex(x, y).scatter_add(
+        1, torch.tensor([[0, 2, 2], [1, 1, 1]]), torch.complex(y, x)
+    ),
+    "added_rows": lambda x, y: torch.complex(x, y).index_add(
+        0, torch.tensor([0, 0, 2, 1]), torch.complex(y, x), alpha=2
+    ),
+    "scattered": lambda x, y: torch.complex(x, y).scatter(1, torch.tensor([[0, 2]]), 2.5 - 1j),
+    "seen_as_complex": lambda x, y: (
+        (x * y)[:, :4]
+        .contiguous()
+        .view(torch.complex64 if x.dtype is torch.float32 else torch.complex128)
+    ),
+    "trapezoid": lambda x, y: torch.trapezoid(torch.complex(x, y), dim=1),
+    "convolution": lambda x, y: nn.functional.conv1d(
+        torch.complex(x, y)[:, None], torch.complex(y, x)[:2, None, :3], padding=1
+    ),
 }
 REAL_RESULTS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "equal": lambda x, y: torch.complex(x, y) == torch.complex(x, y.abs()),
@@ -166,6 +189,12 @@ REAL_RESULTS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "nan": lambda x, y: torch.complex(x, y * torch.nan).isnan(),
     "norm": lambda x, y: torch.linalg.vector_norm(torch.complex(x, y), dim=-1),
     "parts": lambda x, y: torch.complex(x, y).conj().imag + torch.complex(x, y).real,
+    "variances": lambda x, y: torch.complex(x, y).var(1) + torch.complex(x, y).std(),
+    "any": lambda x, y: (torch.complex(x, y) * (x > 0.5)).any(1),
+    "all": lambda x, y: (torch.complex(x, y) * (x > -0.5)).all(1),
+    "truth": lambda x, y: (torch.complex(x, y) * (x > 0)).bool() | (torch.complex(x, y) == 0),
+    "close": lambda x, y: torch.isclose(torch.complex(x, y), torch.complex(x, y * (x > 0))),
+    "seen_as_reals": lambda x, y: torch.complex(x, y).view(x.dtype),
 }
 
 
@@ -276,11 +305,12 @@ def test_rotary_embedding(kind: str) -> None:
     [
         (lambda x, y: torch.complex(x.half(), y.half()).abs(), "complex32; .* as complex64 and"),
         (
-            lambda x, y: torch.complex(x, y).prod().real,
-            "prod.default: it has no formula .*_real",
+            lambda x, y: torch.complex(x, y).logcumsumexp(0).real,
+            "logcumsumexp.default: it has no formula .*_real",
         ),
         (lambda x, y: torch.complex(x, y)[0, 0].index_select(0, torch.tensor(0)), "that has none"),
         (lambda x, y: torch.complex(x, y).to(torch.int64), "converted to floats alone, not to"),
+        (lambda x, y: torch.complex(x, y).view(torch.float64), "a view of torch.complex64 as"),
     ],
 )
 def test_refuses(function: Callable[..., Any], message: str) -> None:
@@ -296,8 +326,10 @@ def test_refuses(function: Callable[..., Any], message: str) -> None:
         (2, lambda z: z[:, :1].squeeze(), ""),
         (2, lambda z: z.roll(z.shape[0]), "a roll of all .* by a size; name the dimensions"),
         (2, lambda z: z.roll(z.shape[0] - 1, 0), ""),
+        (2, lambda z: z.prod(0), "a product of complex numbers along a size that may change"),
+        (2, lambda z: z.prod(1) + z.cumprod(1)[:, 0], ""),
     ],
-    ids=["rows may be one", "rows", "roll of all", "roll of rows"],
+    ids=["may be one", "rows", "roll of all", "roll of rows", "product of rows", "in rows"],
 )
 def test_dynamic_rows(low: int, function: Callable[..., Any], message: str) -> None:
     rows = {0: Dim("n", min=low, max=8)}
@@ -313,11 +345,11 @@ def test_dynamic_rows(low: int, function: Callable[..., Any], message: str) -> N
 
 def unsupported(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     values = torch.linalg.svdvals(x)
-    return values.exp(), torch.linalg.eigvalsh(x @ x.mT), torch.complex(x, y).expm1().abs()
+    return values.exp(), torch.linalg.eigvalsh(x @ x.mT), torch.complex(x, y).logcumsumexp(0).abs()
 
 
 def test_operators_without_a_lowering_are_listed_beside_others() -> None:
-    listed = {"error": ["aten._linalg_svd", "aten._linalg_eigh", "aten.expm1"]}
+    listed = {"error": ["aten._linalg_svd", "aten._linalg_eigh", "aten.logcumsumexp"]}
     listed["torch"] = listed["error"][2:]
     for fallback, names in listed.items():
         with pytest.raises(UnsupportedError, match="these cannot be packaged") as caught:
@@ -329,7 +361,8 @@ def test_operators_without_a_lowering_are_listed_beside_others() -> None:
 
 def test_sizes_are_operands_and_elements_are_selected() -> None:
     def counted(x: torch.Tensor, y: torch.Tensor) -> Any:
-        return x / x.shape[0] + x * x.shape[1] ** -0.5, y[y.real > 0] * 2
+        scaled = x / x.shape[0] + x * x.shape[1] ** -0.5
+        return scaled, y[y.real > 0] * 2, (y * (y.real > 0)).nonzero()
 
     x, y = torch.complex(X, Y), torch.complex(Y, X)
     rows = {0: Dim("b", min=2, max=9)}

@@ -173,7 +173,7 @@ def _viewed(x: Tensor, dtype: torch.dtype) -> Tensor:
     if x.is_complex() and dtype is x.real.dtype:
         return pairs_of(x).flatten(-2)
     if dtype.is_complex and dtype is torch.promote_types(x.dtype, torch.complex64):
-        return of_pairs(x.unflatten(-1, (-1, 2)))
+        return of_pairs(x.reshape(*x.shape[:-1], -1, 2))
     raise UnsupportedError(f"a view of {x.dtype} as {dtype}; accepted: the type of the parts")
 
 
