@@ -42,7 +42,15 @@ FUNCTIONS |= {
     "z ** z": lambda z: z**z,
     "quotient": lambda z: z / torch.complex(z.imag, z.real),
 }
-LOOSE = {"** 2.5": 16, "** -2.5": 16, "** 7": 64, "** 1j": 64, "** (-1+1j)": 128, "z ** z": 128}
+LOOSE = {
+    "** 2.5": 16,
+    "** -2.5": 16,
+    "** 7": 64,
+    "** 1j": 64,
+    "** (-1+1j)": 128,
+    "z ** z": 128,
+    "2 **": 32,
+}
 """Errors of angles and logarithms that grow with the power, in units of the last place."""
 
 
@@ -99,8 +107,7 @@ def test_finite_numbers_of_the_whole_range(name: str) -> None:
     with np.errstate(all="ignore"):
         finite = np.isfinite(wanted.astype(np.float32)).all(-1)
         info = torch.finfo(torch.float32)
-        turned = np.abs(wanted).max(-1) >= 0 if name != "2 **" else z.imag.abs().numpy() < 1e3
-        kept_ones = finite & turned & (z.real.abs().numpy() < _reach(name))
+        kept_ones = finite & _is_measured(name, z.numpy())
         assert kept_ones.sum() > 100
         least = info.smallest_normal * info.eps
         factor = LOOSE.get(name, 8) * info.eps
@@ -110,9 +117,14 @@ def test_finite_numbers_of_the_whole_range(name: str) -> None:
             assert worst(found[kept_ones], second[kept_ones], factor, 2 * least) <= 1
 
 
-def _reach(name: str) -> float:
-    """Powers of tensors, and the sigmoid of torch, are themselves wrong of larger numbers."""
-    return {"z ** z": 50.0, "2 **": 1e3, "sigmoid": 700.0}.get(name, INF)
+def _is_measured(name: str, z: np.ndarray) -> np.ndarray:
+    """False where the law is wrong itself, or an answer is all rounding."""
+    real, imaginary = np.abs(z.real), np.abs(z.imag)
+    if name == "acos":  # 0 within a root of eps around 1
+        return imaginary > 1e-7
+    if name == "2 **":
+        return (real < 1e3) & (imaginary < 1e3)
+    return real < {"z ** z": 50.0, "sigmoid": 700.0}.get(name, INF)
 
 
 @pytest.mark.row("C:D7")
@@ -124,8 +136,7 @@ def test_finite_numbers_in_float64(name: str) -> None:
     with np.errstate(all="ignore"):
         wanted = NUMPY[name](z).view(np.float64).reshape(-1, 2)
         finite = np.isfinite(wanted).all(-1)
-        if name == "acos":  # numpy's answer is 0 within a root of eps around 1
-            finite &= np.abs(z.imag) > 1e-7
+        finite &= _is_measured(name, z)
         found, factor = ours[name][kept].numpy()[finite], 8 * np.finfo(np.float64).eps
         assert worst(found, wanted[finite], factor, 0.0) <= 1
 
@@ -168,7 +179,7 @@ CASES = [
     (torch.sgn, complex(1, INF), NAN, NAN),
     (torch.sgn, 3e38 + 3e38j, 0.5**0.5, 0.5**0.5),
     (torch.sgn, 1e-44 + 1e-44j, 0.5**0.5, 0.5**0.5),
-    (torch.exp, complex(100, np.float32(np.pi / 2)), -1.175e36, INF),
+    (torch.exp, complex(100, np.float32(np.pi / 2)), -1.1750133e36, INF),
     (torch.exp, -90 + 0j, 8.19401e-40, 0.0),
     (torch.expm1, 1e-30 + 1e-30j, 1e-30, 1e-30),
     (torch.log1p, 1e-30 + 1e-30j, 1e-30, 1e-30),
@@ -176,12 +187,12 @@ CASES = [
     (lambda z: z / (2 + 2j), 3e38 + 3e38j, 1.5e38, 0.0),
     (lambda z: z**-2, 1e25 + 1e25j, 0.0, 0.0),
     (lambda z: z**-2, 0j, INF, NAN),
-    (lambda z: z**z, 0j, NAN, NAN),
+    (lambda z: z**z, 0j, 1.0, 0.0),
     (lambda z: z**0, 0j, 1.0, 0.0),
     (lambda z: torch.pow(0, z), 2 + 1j, 0.0, 0.0),
     (lambda z: torch.pow(1, z), complex(NAN, 1), 1.0, 0.0),
     (torch.atanh, 1 + 0j, INF, 0.0),
-    (torch.atanh, 1 + 1e-44j, 50.9, np.pi / 4),
+    (torch.atanh, 1 + 1e-44j, 51.013084, np.pi / 4),
     (torch.abs, complex(INF, NAN), INF, 0.0),
     (torch.mean, complex(INF, 1), INF, 1.0),
 ]
