@@ -47,11 +47,11 @@ class BuildOptions:
     ``deterministic`` fixes the order of float sums at some cost (``schedule``). With ``precision``
     "strict" each operator's result is rounded to its type, as in eager; by default that of a 16-bit
     operator may be kept wider inside a kernel (``docs/guide/accuracy.md``). With
-    ``fp32_precision`` "tf32" GPUs round float32 factors of products. ``passes`` change
-    the lowered program, ``partition`` says which kernels share a launch. ``fallback`` "torch"
-    leaves operators without a lowering to torch, "error" refuses them. ``gpu`` is the device whose
-    thresholds schedules use (``devices.py``). ``decisions`` are the number of forms of a kernel in
-    a package, and the measured best forms.
+    ``fp32_precision`` "tf32" GPUs round float32 factors of products. ``repeat_layers`` makes
+    repeated layers calls of one body. ``passes`` change the lowered program, ``partition`` says
+    which kernels share a launch. ``fallback`` "torch" leaves operators without a lowering to torch,
+    "error" refuses them. ``gpu`` is the device whose thresholds schedules use (``devices.py``).
+    ``decisions`` are the number of forms of a kernel in a package, and the measured best forms.
     """
 
     targets: tuple[Target, ...] = ()
@@ -65,6 +65,7 @@ class BuildOptions:
     deterministic: bool = False
     precision: str = "default"
     fp32_precision: str = "ieee"
+    repeat_layers: bool = False
     partition: Partition | None = None
     gpu: Gpu = H200
     decisions: Decisions = FIRST_FORMS
@@ -103,6 +104,7 @@ def shared_options(
     deterministic: bool,
     precision: str,
     fp32_precision: str,
+    repeat_layers: bool,
 ) -> BuildOptions:
     """Read the options that ``build`` and ``compile`` share."""
     return BuildOptions(
@@ -116,7 +118,30 @@ def shared_options(
         partition=partition,
         precision=precision,
         fp32_precision=fp32_precision,
+        repeat_layers=repeat_layers,
     )
+
+
+def given_source(
+    module: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    name: str = "model",
+    version: str = "0.1.0",
+) -> Source:
+    """The source of a build; refuses example inputs beside methods, and a lack of them."""
+    if isinstance(module, Mapping) and (args, kwargs, dynamic_shapes) != (None,) * 3:
+        raise UsageError(
+            f"packaging {name}: example inputs are given beside methods; each has its own: "
+            "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
+        )
+    if args is None and not isinstance(module, Mapping):
+        raise UsageError(
+            f"packaging {name}: missing a required argument: 'args'; accepted: a module and its "
+            "example inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
+        )
+    return Source(module, () if args is None else args, kwargs, dynamic_shapes, name, version)
 
 
 def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from aotpack.ir.user_passes import UserPass, apply_passes
 from aotpack.lower import LOWERINGS, lower, refusal_of
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
-from aotpack.options import chosen_target, provenance_inputs, shared_options
+from aotpack.options import chosen_target, given_source, provenance_inputs, shared_options
 from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
@@ -47,6 +47,8 @@ from aotpack.trace import load_checkpoint as load_checkpoint
 from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import with_state as with_state
 from aotpack.tune import read_decisions
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class PackageBuild(ABC):
     @abstractmethod
     def quantized(self) -> tuple[str, ...]:
         """The layers that ``quantize`` changed, with their errors."""
+
+    @property
+    @abstractmethod
+    def repeats(self) -> tuple[str, ...]:
+        """The layers that are calls of one body, or why there are none, if that was asked."""
 
     @cached_property
     def precompiled(self) -> Precompiled:
@@ -144,6 +151,11 @@ class Build(PackageBuild):
         """The layers that ``quantize`` changed, with their errors."""
         return self.traced.quantized
 
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """The layers that are calls of one body, or why there are none, if that was asked."""
+        return self.lowered.repeats
+
 
 @dataclass(frozen=True)
 class MethodsBuild(PackageBuild):
@@ -180,6 +192,12 @@ class MethodsBuild(PackageBuild):
     def quantized(self) -> tuple[str, ...]:
         """The layers that ``quantize`` changed, with their errors."""
         return next(iter(self.traced.methods.values())).quantized
+
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """The layers of each method that are calls of one body, or why there are none."""
+        each = self.lowered.methods.items()
+        return tuple(f"{name}: {line}" for name, one in each for line in one.repeats)
 
 
 def build_of(
@@ -219,8 +237,12 @@ def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
 
 def _lower(traced: Traced, options: BuildOptions, hook: Instrumentation) -> Lowered:
     after = hook.after_passes_of("lowered")
-    through_torch, is_strict = options.fallback == "torch", options.precision == "strict"
-    lowered = lower(traced, through_torch=through_torch, is_strict=is_strict)
+    lowered = lower(
+        traced,
+        through_torch=options.fallback == "torch",
+        is_strict=options.precision == "strict",
+        repeat_layers=options.repeat_layers,
+    )
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
 
@@ -300,6 +322,7 @@ def build(
     check_indices: bool = False,
     precision: str = "default",
     fp32_precision: str = "ieee",
+    repeat_layers: bool = False,
     golden: str | float = SIZE / 1e6,
 ) -> Path:
     """Package a module, or methods by name, as one wheel in the folder ``out``; returns its path.
@@ -307,14 +330,12 @@ def build(
     ``tuning`` is a file of ``aotpack tune``, ``golden`` in MB; others are as in ``BuildOptions``.
     """
     chosen = DEFAULT_TARGETS if targets is None else parse_targets(targets)
-    exact = strict, check_indices, deterministic, precision, fp32_precision
+    exact = strict, check_indices, deterministic, precision, fp32_precision, repeat_layers
     how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
-    made = build_of(_source(module, args, kwargs, dynamic_shapes, name, version), how)
-    wheel = made.emitted.wheel
-    _warn_of(made.fallbacks)
-    return wheel
+    made = build_of(given_source(module, args, kwargs, dynamic_shapes, name, version), how)
+    return _warned(made.emitted.wheel, made.fallbacks)
 
 
 @naming_keywords(UsageError)
@@ -338,6 +359,7 @@ def compile(
     check_indices: bool = False,
     precision: str = "default",
     fp32_precision: str = "ieee",
+    repeat_layers: bool = False,
 ) -> Model:
     """A loaded callable made by the same stages and run by the same runtime as a wheel; of methods
     given by name, an object that has them as attributes.
@@ -347,37 +369,15 @@ def compile(
     weights are not checked.
     """
     chosen = chosen_target(target, device)
-    exact = strict, check_indices, deterministic, precision, fp32_precision
+    exact = strict, check_indices, deterministic, precision, fp32_precision, repeat_layers
     how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
-    made = build_of(_source(module, args, kwargs, dynamic_shapes), options)
-    precompiled = _with_resident_weights(made.precompiled)
-    _warn_of(made.fallbacks)
+    made = build_of(given_source(module, args, kwargs, dynamic_shapes), options)
+    precompiled = _warned(_with_resident_weights(made.precompiled), made.fallbacks)
     with temporary_folder("compiling the model") as folder:
         write_package(precompiled, folder, runtime=False)
         loaded: Model = load(folder, _port(chosen, device), graphs=graphs, check=False)
         return loaded
-
-
-def _source(
-    module: nn.Module | ExportedProgram | Mapping[str, Method],
-    args: tuple[Any, ...] | None,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    name: str = "model",
-    version: str = "0.1.0",
-) -> Source:
-    if isinstance(module, Mapping) and (args, kwargs, dynamic_shapes) != (None,) * 3:
-        raise UsageError(
-            f"packaging {name}: example inputs are given beside methods; each has its own: "
-            "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
-        )
-    if args is None and not isinstance(module, Mapping):
-        raise UsageError(
-            f"packaging {name}: missing a required argument: 'args'; accepted: a module and its "
-            "example inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
-        )
-    return Source(module, () if args is None else args, kwargs, dynamic_shapes, name, version)
 
 
 def _with_resident_weights(product: Precompiled) -> Precompiled:
@@ -386,11 +386,12 @@ def _with_resident_weights(product: Precompiled) -> Precompiled:
     return replace(product, rendered=replace(product.rendered, weights=weights))
 
 
-def _warn_of(fallbacks: tuple[str, ...]) -> None:
-    """Warn of the operators that torch will run."""
+def _warned(result: ResultT, fallbacks: tuple[str, ...]) -> ResultT:
+    """The result of a build, after a warning of the operators that torch will run."""
     if fallbacks:
         lines = "\n  ".join(fallbacks)
         warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=4)
+    return result
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

@@ -175,9 +175,12 @@ class Lowered(Product):
     golden: Golden
     program: Program
     fallbacks: tuple[str, ...] = ()  # operators that torch will run, with reasons
+    repeats: tuple[str, ...] = ()  # layers that are calls of one body, or why there are none
 
     def as_text(self) -> str:
-        return "".join(f"# through torch: {line}\n" for line in self.fallbacks) + str(self.program)
+        notes = [f"# through torch: {line}\n" for line in self.fallbacks]
+        notes += [f"# {line}\n" for line in self.repeats]
+        return "".join(notes) + str(self.program)
 
     def verify(self) -> None:
         verify(self.program)

@@ -174,6 +174,7 @@ def _summary(made: "PackageBuild") -> list[str]:
     lines += [f"runs on: {line}" for line in runs_on(targets, host)]
     lines += [f"not on: {line}" for line in not_on(targets, host)]
     lines += [f"{made.options.quantize}: {line}" for line in made.quantized]
+    lines += [f"repeated layers: {line}" for line in made.repeats]
     return lines + [f"through torch: {line}" for line in made.fallbacks]
 
 
@@ -192,6 +193,7 @@ def _facts(made: "PackageBuild", notes: list[str]) -> dict[str, Any]:
         "kernels": len(made.rendered.kernels),
         "through_torch": list(made.fallbacks),
         "quantized": list(made.quantized),
+        "repeated_layers": list(made.repeats),
         "seconds": {stage: round(time, 3) for stage, time in made.hook.seconds.items()},
         "notes": notes,
     }

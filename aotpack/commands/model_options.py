@@ -44,6 +44,11 @@ def add_trace_options(whole: argparse.ArgumentParser, title: str | None = None) 
         help="assert in each call that positions read from tensors are in range",
     )
     parser.add_argument(
+        "--repeat-layers",
+        action="store_true",
+        help="equal layers as calls of one body: a quicker build and a smaller wheel",
+    )
+    parser.add_argument(
         "--fallback",
         choices=("error", "torch"),
         default="error",
@@ -162,5 +167,6 @@ def read_options(options: argparse.Namespace, **others: Any) -> "BuildOptions":
         precision=options.precision,
         fp32_precision=options.fp32_precision,
         check_indices=options.check_indices,
+        repeat_layers=options.repeat_layers,
         **others,
     )

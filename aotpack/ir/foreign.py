@@ -8,6 +8,7 @@ it has no axes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -112,7 +113,31 @@ class Foreign:
         return ()
 
     @property
+    def in_place(self) -> tuple[tuple[str, str], ...]:
+        """(target, base) for each target with a base."""
+        pairs = zip(self.targets, self.bases, strict=True)
+        return tuple((target, base) for target, base in pairs if base is not None)
+
+    @property
     def operands(self) -> tuple[str, ...]:
         """The buffers that the call reads, except bases, each once."""
         names = (name for name in self.arguments if isinstance(name, str))
         return tuple(dict.fromkeys(name for name in names if name not in self.targets))
+
+
+def foreign_text(operation: Foreign) -> str:
+    """The copies of bases, then the call."""
+    lines = [f"{target} = {base}" for target, base in operation.in_place]
+    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # may be illegal
+    arguments = dict(operation.kernel.parameters) | dict(passed)
+    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
+    lines.append(f"{operation.kernel.function}[{index_tuple(operation.grid)}]({shown})")
+    for other in operation.others:
+        constants = ", ".join(f"{name}={text}" for name, text in other.kernel.parameters if text)
+        lines.append(f"or {other.kernel.function}[{index_tuple(other.grid)}]({constants})")
+    return "once:" + operation.origin.comment + "".join(f"\n    {line}" for line in lines)
+
+
+def index_tuple(numbers: Iterable[Int]) -> str:
+    """``(1, n)``."""
+    return f"({', '.join(map(str, numbers))})"

@@ -50,6 +50,10 @@ class Ref:
 Arg: TypeAlias = "Ref | Int | bool | int | float | str | DType | tuple[Arg, ...] | None"
 
 
+CALL = "aotpack.call"
+"""The operator of calls of bodies that several calls share."""
+
+
 def refs_in(arg: "Arg") -> Iterator[Ref]:
     """The tensors in an argument, in order."""
     if isinstance(arg, Ref):
@@ -67,9 +71,10 @@ class GraphNode:
     arguments that it passes; its results are the new values of the arguments number ``changes``;
     ``others`` are configurations that give the same.
     Control flow, such as "higher_order.cond", has ``bodies``; in a loop's bodies the node's own
-    results name the current state. A conversion of the model's own that ``rounds`` does so where it
-    stands; the rounding of other results may be skipped where they are not stored. ``counts`` are
-    the sizes of the model that its data decide.
+    results name the current state. Calls of one body have the same object; its last outputs are the
+    new values of the arguments number ``changes``. A conversion of the model's own that ``rounds``
+    does so where it stands; the rounding of other results may be skipped where they are not stored.
+    ``counts`` are the sizes of the model that its data decide.
     """
 
     name: str
@@ -99,13 +104,14 @@ class GraphNode:
 class Body:
     """A graph inside a node, which reads tensors of the outer graph by name.
 
-    ``slices`` are the inputs of one iteration. An output is a tensor, or a number that is the same
-    in every iteration.
+    ``slices`` are the inputs of one iteration or call, the last ``stored`` of them weights in each
+    call. An output is a tensor, or a number that is the same in every iteration.
     """
 
     nodes: tuple[GraphNode, ...]
     outputs: tuple[Arg, ...]
     slices: tuple[TensorSpec, ...] = ()
+    stored: int = 0
 
 
 def every_node(nodes: Iterable[GraphNode]) -> Iterator[GraphNode]:

@@ -16,12 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Union
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import INFIX, Apply, Guarded, Value, element
+from aotpack.ir.values import (
+    INFIX,
+    Apply,
+    Guarded,
+    IndexValue,
+    Value,
+    element,
+    indirect_values,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,39 @@ Computation = Union[Pointwise, Reduction, Scan, Scatter, Sort, Matmul, Attention
 
 # --- text --------------------------------------------------------------------------------------
 
+
+def every_axis(operation: Computation) -> tuple[Axis, ...]:
+    """The axes of the result, then the inner ones."""
+    match operation:
+        case Reduction():
+            return (*operation.axes, *operation.inner)
+        case Matmul():
+            return (*operation.axes, operation.k)
+        case Attention():
+            return (*operation.axes, operation.j, operation.d)
+        case _:
+            return operation.axes
+
+
+def computed_values(operation: Computation) -> tuple[Value, ...]:
+    """The expressions that an operation computes."""
+    match operation:
+        case Pointwise():
+            return (operation.value, *indirect_values(operation.index))
+        case Sort():
+            return (operation.value, *indirect_values(tuple(map(Int.of, operation.axes))))
+        case Reduction() | Scan():
+            return operation.args
+        case Scatter():
+            places = (IndexValue(part, DType.INT64) for part in operation.index)
+            return (operation.value, *places)
+        case Matmul():
+            return (operation.lhs, operation.rhs)
+        case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
+            slots = (query, key, value, bias, mask)
+            return tuple(slot for slot in slots if slot is not None)
+
+
 _INDENT = "    "
 
 
@@ -228,3 +270,8 @@ def _results(operation: Computation) -> str:
 def ranges(axes: Iterable[Axis]) -> str:
     """``i < 4, j < n``."""
     return ", ".join(f"{axis} < {axis.extent}" for axis in axes)
+
+
+def weight_program_lines(made: object) -> list[str]:
+    """The text of a weight program or its schedule."""
+    return [f"once, from weights alone:\n{indent(str(made).rstrip(), _INDENT)}\n"] if made else []

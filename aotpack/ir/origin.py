@@ -19,3 +19,9 @@ class Origin:
             self.ops + other.ops,
             tuple(dict.fromkeys(self.sources + other.sources)),
         )
+
+    @property
+    def comment(self) -> str:
+        """A comment behind the text of the operation; "" for none."""
+        shown = "; ".join(part for part in (", ".join(self.nodes), *self.sources) if part)
+        return f"  # {shown}" if shown else ""

@@ -6,6 +6,7 @@
               | Branch(targets, predicate, sides)            # one of two programs
               | Loop(targets, entry, condition, test, turn, body)  # a repeated program
               | SizeRead(targets, sizes, counts, most, rest)       # sizes that data decide
+              | Call(targets, arguments, body)        # a body that several calls share
 
     if p[()]:                    Branch(targets, p, (side, side))
         t = f(a)
@@ -21,14 +22,17 @@
     u0 = n[()]                   SizeRead(targets, (u0,), (n,), (most,), rest)
     t = f(a), of u0 elements
 
+    y, s1 = body(x, w, s0)           Call((y, s1), (x, s0, w), body)
+
 The programs inside a branch, loop or size read are its parts. A part has no weights and no outputs:
 its inputs are buffers of the outer program, by name, and its updates write the operation's targets,
-together at its end. ``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
+together at its end. The part of a call is a program with names of its own.
+``ir/verify`` says what is illegal, ``ir/interpret`` what a program computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Union
@@ -37,37 +41,45 @@ from aotpack.ir.buffers import Buffer as Buffer
 from aotpack.ir.buffers import ConcatBuffer as ConcatBuffer
 from aotpack.ir.buffers import PackedWeight as PackedWeight
 from aotpack.ir.buffers import Update as Update
-from aotpack.ir.dtypes import DType
-from aotpack.ir.foreign import Foreign
+from aotpack.ir.foreign import Foreign, foreign_text
+from aotpack.ir.foreign import index_tuple as index_tuple
 from aotpack.ir.operations import (
-    Attention,
     Computation,
-    Matmul,
     Pointwise,
     Reduction,
     Scan,
     Scatter,
     Sort,
     computation_lines,
+    computed_values,
+    every_axis,
     ranges,
 )
+from aotpack.ir.operations import weight_program_lines as weight_program_lines
 from aotpack.ir.origin import Origin
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.values import (
-    IndexValue,
     Load,
     Value,
     definition,
     element,
-    indirect_values,
     loads_below,
     named_text,
     shared_names,
 )
 
 
+class _WithParts:
+    __slots__ = ()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What runs programs has no axes."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Branch:
+class Branch(_WithParts):
     """The first side runs where ``predicate`` holds, else the second; each writes every target.
 
     The predicate is a bool buffer without dimensions, or an expression over sizes that is 0 or 1.
@@ -77,11 +89,6 @@ class Branch:
     predicate: str | Int
     sides: tuple[Program, Program]
     origin: Origin
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """A branch has no axes."""
-        return ()
 
     @property
     def parts(self) -> tuple[Program, ...]:
@@ -94,7 +101,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class Loop(_WithParts):
     """``entry`` initialises the targets; ``body`` changes them, in each iteration.
 
     With a ``test``, the body runs while ``condition`` holds: a bool buffer without dimensions, one
@@ -112,11 +119,6 @@ class Loop:
     origin: Origin
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
-        """A loop has no axes."""
-        return ()
-
-    @property
     def parts(self) -> tuple[Program, ...]:
         return (self.entry, self.body) if self.test is None else (self.entry, self.test, self.body)
 
@@ -130,7 +132,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SizeRead:
+class SizeRead(_WithParts):
     """Each of the ``sizes`` becomes what its buffer of ``counts`` holds; then the ``rest`` runs.
 
     A count is an int64 without dimensions. ``most`` bounds each size, by sizes that are known
@@ -145,11 +147,6 @@ class SizeRead:
     origin: Origin
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
-        """A size read has no axes."""
-        return ()
-
-    @property
     def parts(self) -> tuple[Program, ...]:
         return (self.rest,)
 
@@ -159,7 +156,43 @@ class SizeRead:
         return replace(self, rest=rest)
 
 
-Control = Branch | Loop | SizeRead
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(_WithParts):
+    """``body`` with ``arguments`` in place of its inputs, then of its weights.
+
+    The targets are its outputs, then the new values of the inputs that it updates. Calls of one
+    body have the same object. An argument that is updated is a base: its target lies in its memory.
+    """
+
+    targets: tuple[str, ...]
+    arguments: tuple[str, ...]
+    body: Program
+    origin: Origin
+
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        return (self.body,)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The argument for each input and weight of the body."""
+        names = (*self.body.inputs, *self.body.weights)
+        return dict(zip(names, self.arguments, strict=False))  # may be illegal
+
+    @property
+    def bases(self) -> tuple[tuple[str, str], ...]:
+        """(target, argument) for each input that the body updates."""
+        given, body = self.given, self.body
+        pairs = zip(self.targets[len(body.outputs) :], body.updates, strict=False)
+        return tuple((target, given[u.name]) for target, u in pairs if u.name in given)
+
+    def with_parts(self, parts: tuple[Program, ...]) -> Call:
+        """The same with another body."""
+        (body,) = parts
+        return replace(self, body=body)
+
+
+Control = Branch | Loop | SizeRead | Call
 Operation = Union[Computation, Foreign, Control]
 
 
@@ -207,7 +240,9 @@ def concats_by_part(program: Program) -> dict[str, str]:
 
 
 def captured(operation: Control) -> tuple[str, ...]:
-    """The outer buffers that parts read, the predicate of a branch, the counts of a size read."""
+    """The outer buffers that parts read, predicates, counts of a size read, arguments of a call."""
+    if isinstance(operation, Call):
+        return operation.arguments
     asked: tuple[str | Int, ...] = ()
     if not isinstance(operation, Loop):
         asked = (operation.predicate,) if isinstance(operation, Branch) else operation.counts
@@ -232,34 +267,12 @@ def store_index(operation: Operation) -> tuple[Int, ...]:
 
 def all_axes(operation: Operation) -> tuple[Axis, ...]:
     """Every axis of an operation: those of its result, then the inner ones."""
-    match operation:
-        case Reduction():
-            return (*operation.axes, *operation.inner)
-        case Matmul():
-            return (*operation.axes, operation.k)
-        case Attention():
-            return (*operation.axes, operation.j, operation.d)
-        case _:
-            return operation.axes
+    return operation.axes if isinstance(operation, (Foreign, Control)) else every_axis(operation)
 
 
 def values(operation: Operation) -> tuple[Value, ...]:
     """The expressions that an operation computes."""
-    match operation:
-        case Pointwise() | Sort():
-            return (operation.value, *indirect_values(store_index(operation)))
-        case Reduction() | Scan():
-            return operation.args
-        case Scatter():
-            places = (IndexValue(part, DType.INT64) for part in operation.index)
-            return (operation.value, *places)
-        case Matmul():
-            return (operation.lhs, operation.rhs)
-        case Attention(query=query, key=key, value=value, bias=bias, mask=mask):
-            slots = (query, key, value, bias, mask)
-            return tuple(slot for slot in slots if slot is not None)
-        case Foreign() | Branch() | Loop() | SizeRead():
-            return ()
+    return () if isinstance(operation, (Foreign, Control)) else computed_values(operation)
 
 
 def loads(operation: Operation) -> tuple[Load, ...]:
@@ -285,14 +298,14 @@ def in_place_pairs(operation: Operation) -> tuple[tuple[str, str], ...]:
     if isinstance(operation, Scatter):
         return ((operation.target, operation.base),)
     if isinstance(operation, Foreign):
-        pairs = zip(operation.targets, operation.bases, strict=True)
-        return tuple((target, base) for target, base in pairs if base is not None)
-    return ()
+        return operation.in_place
+    return operation.bases if isinstance(operation, Call) else ()
 
 
 # --- text --------------------------------------------------------------------------------------
 
 _INDENT = "    "
+AS_ABOVE = "# as above"
 
 
 def operation_text(operation: Operation) -> str:
@@ -301,37 +314,29 @@ def operation_text(operation: Operation) -> str:
         texts = ["\n".join(_part(part)) for part in operation.parts]
         return control_text(operation, texts)
     if isinstance(operation, Foreign):
-        return _foreign(operation)
+        return foreign_text(operation)
     names = shared_names(values(operation))
     lines = [f"{name} = {definition(value, names)}" for value, name in names.items()]
     lines += computation_lines(operation, lambda value: named_text(value, names))
     header = f"for {ranges(operation.axes)}:" if operation.axes else "once:"
-    return header + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
-
-
-def _foreign(operation: Foreign) -> str:
-    """The copies of bases, then the call."""
-    lines = [f"{target} = {base}" for target, base in in_place_pairs(operation)]
-    passed = zip(operation.kernel.passed, operation.arguments, strict=False)  # may be illegal
-    arguments = dict(operation.kernel.parameters) | dict(passed)
-    shown = ", ".join(f"{name}={argument}" for name, argument in arguments.items())
-    lines.append(f"{operation.kernel.function}[{index_tuple(operation.grid)}]({shown})")
-    for other in operation.others:
-        constants = ", ".join(f"{name}={text}" for name, text in other.kernel.parameters if text)
-        lines.append(f"or {other.kernel.function}[{index_tuple(other.grid)}]({constants})")
-    return "once:" + _comment(operation.origin) + "".join(f"\n{_INDENT}{line}" for line in lines)
+    return header + operation.origin.comment + "".join(f"\n{_INDENT}{line}" for line in lines)
 
 
 def control_text(operation: Control, parts: Iterable[str]) -> str:
     """The texts of an operation's parts, each under its condition."""
     heads = _heads(operation)
-    heads[0] += _comment(operation.origin)
+    heads[0] += operation.origin.comment
     texts = zip(heads, parts, strict=True)
     return "\n".join(f"{head}\n{indent(text, _INDENT)}".rstrip() for head, text in texts)
 
 
 def _heads(operation: Control) -> list[str]:
     """What stands above each part."""
+    if isinstance(operation, Call):
+        given = ", ".join(f"{name}={argument}" for name, argument in operation.given.items())
+        results = (*operation.body.outputs, *(update.value for update in operation.body.updates))
+        made = ", ".join(map("=".join, zip(operation.targets, results, strict=False)))
+        return [f"call with {given} for {made}:"]
     if isinstance(operation, SizeRead):
         rows = zip(operation.sizes, operation.counts, operation.most, strict=True)
         return ["with " + ", ".join(f"{s} = {c}[()] <= {most}" for s, c, most in rows) + ":"]
@@ -346,13 +351,7 @@ def _heads(operation: Control) -> list[str]:
 
 def _part(program: Program) -> list[str]:
     """A part: its operations, without its inputs."""
-    lines = [line for o in program.operations for line in _operation(program, o)]
-    return [*lines, *ending_lines(program)]
-
-
-def _comment(origin: Origin) -> str:
-    shown = "; ".join(part for part in (", ".join(origin.nodes), *origin.sources) if part)
-    return f"  # {shown}" if shown else ""
+    return [*(line for lines in _operations(program) for line in lines), *ending_lines(program)]
 
 
 def program_text(program: Program, notes: Mapping[int, str] | None = None) -> str:
@@ -363,22 +362,28 @@ def program_text(program: Program, notes: Mapping[int, str] | None = None) -> st
     packed = {each.name: f" = {' ++ '.join(each.parts)}" for each in program.packed}
     for name in program.weights:
         lines.append(f"weight {_declared(program.buffers, name)}{packed.get(name, '')}")
-    for position, operation in enumerate(program.operations):
-        lines += ["", *_operation(program, operation)]
+    for position, own in enumerate(_operations(program)):
+        lines += ["", *own]
         if notes and position in notes:
             lines.append(f"^^^ {notes[position]}")
     return "\n".join([*lines, "", *ending_lines(program)]) + "\n"
 
 
-def weight_program_lines(made: object) -> list[str]:
-    """The text of a weight program or its schedule."""
-    return [f"once, from weights alone:\n{indent(str(made).rstrip(), _INDENT)}\n"] if made else []
+def later_calls(operations: Iterable[Operation]) -> frozenset[int]:
+    """The positions of calls whose body an earlier call has: text shows it once."""
+    bodies = [one.body if isinstance(one, Call) else None for one in operations]
+    first = {id(body): place for place, body in reversed([*enumerate(bodies)])}
+    return frozenset(n for n, body in enumerate(bodies) if body is not None and first[id(body)] < n)
 
 
-def _operation(program: Program, operation: Operation) -> list[str]:
-    """The declarations of an operation's targets, then the operation."""
-    declared = [_declared(program.buffers, name) for name in targets(operation)]
-    return [*declared, operation_text(operation)]
+def _operations(program: Program) -> Iterator[list[str]]:
+    """The declarations of each operation's targets, then the operation."""
+    again = later_calls(program.operations)
+    for position, one in enumerate(program.operations):
+        text = operation_text(one)
+        if isinstance(one, Call) and position in again:
+            text = control_text(one, [AS_ABOVE])
+        yield [*(_declared(program.buffers, name) for name in targets(one)), text]
 
 
 def ending_lines(program: Program) -> list[str]:
@@ -391,8 +396,3 @@ def ending_lines(program: Program) -> list[str]:
 
 def _declared(buffers: Mapping[str, Buffer], name: str) -> str:
     return str(buffers[name]) if name in buffers else f"{name}: undeclared"
-
-
-def index_tuple(numbers: Iterable[Int]) -> str:
-    """``(1, n)``."""
-    return f"({', '.join(map(str, numbers))})"

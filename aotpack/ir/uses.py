@@ -14,8 +14,8 @@ from aotpack.ir.foreign import Foreign
 from aotpack.ir.program import (
     Branch,
     Control,
+    Loop,
     Operation,
-    SizeRead,
     all_axes,
     reads,
     store_index,
@@ -68,7 +68,7 @@ def integers(operation: Operation) -> list[Int]:
     if isinstance(operation, Foreign):
         found += [*operation.grids, *(one for one in operation.arguments if isinstance(one, Int))]
     if isinstance(operation, Control):
-        if not isinstance(operation, SizeRead):
+        if isinstance(operation, (Branch, Loop)):
             asked = operation.predicate if isinstance(operation, Branch) else operation.condition
             found += [asked] if isinstance(asked, Int) else []
         inside = (one for part in operation.parts for one in part.operations)

@@ -7,6 +7,7 @@ import numpy as np
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
+from aotpack.ir.graph import CALL
 from aotpack.ir.operations import Pointwise, Scatter
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import (
@@ -52,6 +53,7 @@ class Builder:
         self._operations: list[Operation] = []
         self._counts: list[Count] = []
         self.tables: dict[str, Weight] = {}  # constants that lowering computes
+        self.bodies: dict[int, tuple[Program, tuple[str, ...]]] = {}  # by the id of a call's body
         self._depth = 0  # of parts around the position
         self._sizes = graph.signature.sizes
         self._size_names = {size.name for size in self._sizes}
@@ -300,7 +302,7 @@ def _written_in_place(graph: Graph, nodes: Mapping[str, GraphNode]) -> frozenset
 
 
 def _changes(graph: Graph, nodes: Mapping[str, GraphNode]) -> Iterator[tuple[Ref, Ref]]:
-    """Tensors that forward or the body of a loop changes, with their new values."""
+    """Tensors that forward or the body of a loop or call changes, with their new values."""
     for name, value in graph.updates:
         yield Ref(name), value
     for node in nodes.values():
@@ -308,3 +310,9 @@ def _changes(graph: Graph, nodes: Mapping[str, GraphNode]) -> Iterator[tuple[Ref
             for number, given in enumerate(node.bodies[-1].outputs):
                 if isinstance(given, Ref):
                     yield Ref(node.name, number), given
+        if node.op == CALL:
+            (body,) = node.bodies
+            values = body.outputs[len(body.outputs) - len(node.changes) :]
+            for number, given in zip(node.changes, values, strict=True):
+                if isinstance(given, Ref):
+                    yield Ref(body.slices[number].name), given

@@ -39,6 +39,8 @@ from aotpack.lower.indexing import (
 from aotpack.lower.linalg import attention, convolution, distance, grouped_mm, matmul, patches
 from aotpack.lower.reductions import norm, reduction, scan, softmax, sort, variance_norms
 from aotpack.lower.registry import LOWERINGS
+from aotpack.lower.repeats import body_calls
+from aotpack.lower.repeats.repeats import with_repeats
 from aotpack.lower.special import (
     bessel,
     chebyshev,
@@ -52,13 +54,20 @@ from aotpack.lower.views import concat, rearrange, strided, view
 from aotpack.stages import Graph, GraphNode, Lowered, Traced, every_node
 
 
-def lower(traced: Traced, *, through_torch: bool = False, is_strict: bool = False) -> Lowered:
+def lower(
+    traced: Traced,
+    *,
+    through_torch: bool = False,
+    is_strict: bool = False,
+    repeat_layers: bool = False,
+) -> Lowered:
     """Turn the graph's operator calls into loop operations over buffers, each written once.
 
     With ``through_torch`` calls without a lowering become calls of torch, where possible. With
-    ``is_strict`` each 16-bit result is rounded for whatever reads it.
+    ``is_strict`` each 16-bit result is rounded for whatever reads it. With ``repeat_layers``
+    repeated layers become calls of one body.
     """
-    graph = traced.graph
+    graph, lines = with_repeats(traced.graph) if repeat_layers else (traced.graph, ())
     builder = Builder(graph)
     builder.through_torch, builder.is_strict = through_torch, is_strict
     lower_calls(builder, graph.nodes)
@@ -67,7 +76,7 @@ def lower(traced: Traced, *, through_torch: bool = False, is_strict: bool = Fals
     program = builder.finish()
     fallbacks = tuple(_listed(builder.fallbacks, "; "))
     weights = (*graph.weights, *builder.tables.values())
-    return Lowered(graph.signature, weights, traced.golden, program, fallbacks)
+    return Lowered(graph.signature, weights, traced.golden, program, fallbacks, lines)
 
 
 def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:

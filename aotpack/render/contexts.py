@@ -38,11 +38,21 @@ class PartContext:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyContext:
+    """A body that several calls share: its name, the tensors that they give, its launches."""
+
+    name: str
+    names: str
+    part: PartContext
+
+
+@dataclass(frozen=True, slots=True)
 class PlanContext:
     """A plan and its condition on ``arch``; the last plan has none."""
 
     condition: str
     body: PartContext
+    bodies: tuple[BodyContext, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,7 @@ class WrapperContext:
     outputs: tuple[str, ...]
     plans: tuple[PlanContext, ...]
     has_choices: bool = False
+    has_calls: bool = False
     weights: tuple[PlanContext, ...] = ()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from aotpack.ir.foreign import TorchOperator
 from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants, launches
 from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, ReductionTile, Tile, Variant
+from aotpack.ir.program import Call
 from aotpack.render.emit.language import Language, RenderedKernel, SharedLaunchRenderer
 from aotpack.render.foreign import called_choice, launch_forms, refuse_foreign
 from aotpack.render.forms import Form, FormSelector
@@ -38,7 +39,7 @@ def render_kernels(
         own = tuple(target for target in targets if scheduled.on(target.arch) is schedule)
         if own or (schedule is scheduled.schedule and not targets):
             selector.sources.within = arches
-            steps = _steps(schedule, own, selector, is_part=False)
+            steps = _Steps(own, selector)(schedule, is_part=False)
             plans.append(LaunchPlan(schedule, steps, own, _weights(schedule, own, selector)))
     return tuple(selector.sources.known.values()), tuple(plans), selector
 
@@ -50,7 +51,7 @@ def _weights(
     made = schedule.weights
     if made is None:
         return None
-    return LaunchPlan(made, _steps(made, targets, selector, is_part=True), targets)
+    return LaunchPlan(made, _Steps(targets, selector)(made, is_part=True), targets)
 
 
 def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]]:
@@ -65,22 +66,35 @@ def _for_architectures(scheduled: Scheduled) -> Iterator[tuple[Schedule, Ranges]
     yield scheduled.schedule, tuple((low, high) for low, high in others if low <= high)
 
 
-def _steps(
-    schedule: Schedule, targets: tuple[Target, ...], selector: FormSelector, *, is_part: bool
-) -> tuple[Step, ...]:
-    """The launches; a launch inside a branch or loop has its first form only."""
-    forms, steps = 1 if is_part else None, list[Step]()
-    streamed = _streamed(schedule)
-    for together in launches(schedule.kernels):
-        if together[0].control is not None:
-            parts = (_steps(part, targets, selector, is_part=True) for part in together[0].parts)
-            steps.append(Nested(together[0], tuple(parts)))
-            continue
-        stored = {name for kernel in together for name in kernel.stored}
-        selector.sources.streamed_after = not streamed.isdisjoint(stored)
-        steps.append(_alternatives(schedule, together, targets, selector, forms))
-    selector.sources.streamed_after = False
-    return tuple(steps)
+class _Steps:
+    """The launches of schedules; the body of several calls has its own once."""
+
+    def __init__(self, targets: tuple[Target, ...], selector: FormSelector) -> None:
+        self._targets, self._selector = targets, selector
+        self._bodies: dict[int, tuple[Step, ...]] = {}
+
+    def __call__(self, schedule: Schedule, *, is_part: bool) -> tuple[Step, ...]:
+        """The launches; a launch inside a branch or loop has its first form only."""
+        forms, steps, selector = 1 if is_part else None, list[Step](), self._selector
+        streamed = _streamed(schedule)
+        for together in launches(schedule.kernels):
+            kernel = together[0]
+            if isinstance(kernel.control, Call):
+                steps.append(Nested(kernel, (self._of_body(kernel.parts[0], is_part=is_part),)))
+                continue
+            if kernel.control is not None:
+                steps.append(Nested(kernel, tuple(self(p, is_part=True) for p in kernel.parts)))
+                continue
+            stored = {name for kernel in together for name in kernel.stored}
+            selector.sources.streamed_after = not streamed.isdisjoint(stored)
+            steps.append(_alternatives(schedule, together, self._targets, selector, forms))
+        selector.sources.streamed_after = False
+        return tuple(steps)
+
+    def _of_body(self, body: Schedule, *, is_part: bool) -> tuple[Step, ...]:
+        if id(body) not in self._bodies:
+            self._bodies[id(body)] = self(body, is_part=is_part)
+        return self._bodies[id(body)]
 
 
 def _streamed(schedule: Schedule) -> set[str]:

@@ -1,13 +1,15 @@
 """The rendered wrapper: launches, intermediates and output shapes as tables of expressions."""
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.rows import buffer_bytes, storage_bytes
-from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
+from aotpack.ir.program import Branch, Call, Loop, Program, SizeRead
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.contexts import (
+    BodyContext,
     LaunchContext,
     NestedContext,
     PartContext,
@@ -23,20 +25,25 @@ from aotpack.target import Target
 ALIGNMENT = 256  # bytes, of every intermediate
 CONTROL = ("Branch", "Loop", "Part")  # what a wrapper imports for control flow
 WRAPPER_NAMES = Reserved(
-    frozenset([*CONTROL, *"SizeRead Buffer Call Counters Launch Plan arch pick".split()])
+    frozenset(
+        [*CONTROL, *"SizeRead Body Buffer Call Counters Launch Plan Repeat arch pick".split()]
+    )
 )
+Bodies: TypeAlias = dict[int, BodyContext]
 
 
 def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
     """The text of ``wrapper.py``."""
     weights = _weight_plans(plans)
     every = (*plans, *weights)
+    has_calls = any(_has_calls(plan.schedule) for plan in every)
     choices = [choice for plan in every for choice in _choices(plan.steps)]
     forms = [launched for choice in choices for form in choice.forms for launched in form]
     imported = {"Buffer", "Launch", "Plan"}.union(*(_controls(plan.steps) for plan in every))
     imported |= {"Call"} if any(isinstance(launched, Called) for launched in forms) else set()
     has_counters = any(k.counters for plan in every for k in _kernels(plan.schedule.kernels))
     imported |= {"Counters"} if has_counters else set()
+    imported |= {"Body", "Part", "Repeat", "unrolled"} if has_calls else set()
     has_choices = any(len(choice.forms) > 1 for choice in choices)
     context = WrapperContext(
         title=f"{signature.name} {signature.version}",
@@ -46,6 +53,7 @@ def render_wrapper(signature: Signature, plans: tuple[LaunchPlan, ...]) -> str:
         plans=_plans(plans, signature),
         has_choices=has_choices,
         weights=_plans(weights, signature),
+        has_calls=has_calls,
     )
     return render_template("wrapper.py.jinja", context)
 
@@ -71,9 +79,41 @@ def _plans(plans: tuple[LaunchPlan, ...], signature: Signature) -> tuple[PlanCon
     for plan in plans:
         arches = _tuple(sorted({target.arch for target in plan.targets}))
         names = _tensor_names(signature, plan.schedule)
-        body = _part("", plan.schedule, plan.steps, names, plan.targets)
-        found.append(PlanContext("" if plan is plans[-1] else f"arch in {arches}", body))
+        bodies = _bodies(plan.steps, plan.targets, {})
+        body = _part("", plan.schedule, plan.steps, names, plan.targets, bodies)
+        condition = "" if plan is plans[-1] else f"arch in {arches}"
+        found.append(PlanContext(condition, body, tuple(bodies.values())))
     return tuple(found)
+
+
+def _has_calls(schedule: Schedule) -> bool:
+    return any(isinstance(kernel.control, Call) for kernel in schedule.kernels)
+
+
+def _bodies(steps: tuple[Step, ...], targets: tuple[Target, ...], known: Bodies) -> Bodies:
+    """The bodies of calls, by their schedules; those that others call come first."""
+    for step in steps:
+        if not isinstance(step, Nested) or not isinstance(step.kernel.control, Call):
+            continue
+        (part,), (inner,) = step.kernel.parts, step.parts
+        if id(part) not in known:
+            _bodies(inner, targets, known)
+            names = _own_names(part)
+            own = _part("", part, inner, names, targets, known)
+            program = part.program
+            given = (*program.inputs, *program.weights, *program.outputs)
+            name = f"body{len(known) + 1}"
+            known[id(part)] = BodyContext(name, _tuple(map(repr, given)), own)
+    return known
+
+
+def _own_names(part: Schedule) -> dict[str, str]:
+    """The names of buffers in a body: parameters, results, and the storages of others."""
+    program = part.program
+    names = {name: name for name in (*program.inputs, *program.weights, *program.outputs)}
+    names |= {life.buffer: life.storage for life in part.lifetimes}
+    names |= {update.value: update.name for update in program.updates}
+    return names
 
 
 def derived_weights(plans: tuple[LaunchPlan, ...]) -> tuple[DerivedWeight, ...]:
@@ -102,7 +142,8 @@ def _controls(steps: tuple[Step, ...]) -> set[str]:
     for step in steps:
         if isinstance(step, Nested):
             is_read = isinstance(step.kernel.control, SizeRead)
-            found.update(("SizeRead", "Part") if is_read else CONTROL)
+            if not isinstance(step.kernel.control, Call):
+                found.update(("SizeRead", "Part") if is_read else CONTROL)
             found.update(*map(_controls, step.parts))
     return found
 
@@ -123,22 +164,32 @@ def _part(
     steps: tuple[Step, ...],
     names: dict[str, str],
     targets: tuple[Target, ...],
+    bodies: Bodies,
 ) -> PartContext:
     """The intermediates and launches of a schedule, whose buffers have these ``names``."""
     names = names | {name: name for name, *_ in _passed(schedule, steps)}
     own = (b for kernel in schedule.kernels for b in (*kernel.exchange, *kernel.counters))
     names |= {buffer.name: buffer.name for buffer in own}
     launched = tuple(
-        _nested(step, names, targets) if isinstance(step, Nested) else _launch(step, names, targets)
+        _nested(step, names, targets, bodies)
+        if isinstance(step, Nested)
+        else _launch(step, names, targets)
         for step in steps
     )
     return PartContext(name, _buffers(schedule, steps), launched, _counters(schedule))
 
 
-def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) -> NestedContext:
+def _nested(
+    step: Nested, names: dict[str, str], targets: tuple[Target, ...], bodies: Bodies
+) -> NestedContext | LaunchContext:
     """A step with parts; iteration numbers and sizes keep their names."""
     control = step.kernel.control
     assert control is not None
+    if isinstance(control, Call):
+        results = control.targets[: len(control.body.outputs)]
+        passed = _tuple(repr(names[name]) for name in (*control.arguments, *results))
+        text = f"Repeat({bodies[id(step.kernel.parts[0])].name}, {passed})"
+        return LaunchContext((("", text),))
     head, labels = _opening(control, names)
     turn = control.turn.name if isinstance(control, Loop) and control.turn else ""
     numbered = {turn: turn} if turn else {}
@@ -147,13 +198,15 @@ def _nested(step: Nested, names: dict[str, str], targets: tuple[Target, ...]) ->
         _comment((step.kernel,)),
         head,
         tuple(
-            _part(label, part, inner, _part_names(part, {**names, **numbered}), targets)
+            _part(label, part, inner, _part_names(part, {**names, **numbered}), targets, bodies)
             for label, part, inner in parts
         ),
     )
 
 
-def _opening(control: Control, names: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+def _opening(
+    control: Branch | Loop | SizeRead, names: dict[str, str]
+) -> tuple[str, tuple[str, ...]]:
     """The beginning of the step's call, and what stands before each part."""
     if isinstance(control, SizeRead):
         sizes = tuple(size.name for size in control.sizes)

@@ -19,15 +19,17 @@ from .errors import (
     VerifyError,
     WeightError,
 )
+from .graph.unrolled import unrolled
 from .interface.keywords import naming_keywords
 from .loading import load
 from .model import Model
-from .plan import Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, SizeRead, first
+from .plan import Body, Branch, Buffer, Call, Counters, Launch, Loop, Part, Plan, Repeat, SizeRead
+from .plan import first as first
 from .selftest import verify
 
 EXPORTED = (
-    *("Branch", "Buffer", "Call", "Counters", "Launch", "Loop", "Part", "Plan", "SizeRead"),
-    "first",
+    *("Body", "Branch", "Buffer", "Call", "Counters", "Launch", "Loop", "Part", "Plan", "Repeat"),
+    *("SizeRead", "first", "unrolled"),
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "AotpackError",
     "ArgumentError",
     "AssertionFailed",
+    "Body",
     "Branch",
     "Buffer",
     "Call",
@@ -47,11 +50,13 @@ __all__ = [
     "PackageError",
     "Part",
     "Plan",
+    "Repeat",
     "SizeRead",
     "VerifyError",
     "WeightError",
     "first",
     "load",
     "naming_keywords",
+    "unrolled",
     "verify",
 ]

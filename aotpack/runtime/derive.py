@@ -10,7 +10,7 @@ from .devices.device import Device
 from .manifest import Manifest, Signature
 from .memory.arena import Arena
 from .memory.layout import Loaded
-from .plan import Branch, Loop, Place, Plan, SizeRead, parts
+from .plan import Branch, Loop, Place, Plan, Repeat, SizeRead, parts
 from .prepare import Prepared, prepare
 from .structures.trees import Tree
 
@@ -91,7 +91,7 @@ class WeightProgram:
 
     def _touched(self, place: Place) -> frozenset[str]:
         """The tensors that the launches of a place take; everything for a branch or loop."""
-        if isinstance(place, (Branch, Loop, SizeRead)):
+        if isinstance(place, (Branch, Loop, SizeRead, Repeat)):
             derived = (weight.name for weight in self._manifest.derived)
             return self._weights.union(self._own, derived)
         names = (arg for launch in parts(place) for arg in launch.args if isinstance(arg, str))

@@ -105,9 +105,23 @@ class SizeRead(NamedTuple):
     rest: Callable[..., Part]
 
 
+class Body(NamedTuple):
+    """Launches that several calls share; ``names`` are the tensors that a call gives."""
+
+    names: tuple[str, ...]
+    part: Part
+
+
+class Repeat(NamedTuple):
+    """A call of a body on the tensors ``args``; ``graph/unrolled.py`` puts the launches here."""
+
+    body: Body
+    args: tuple[str, ...]
+
+
 Control: TypeAlias = Branch | Loop | SizeRead
 Step: TypeAlias = Launch | Call | Control
-Place: TypeAlias = "Form | Control"
+Place: TypeAlias = "Form | Control | Repeat"
 
 
 class Plan(NamedTuple):
@@ -130,6 +144,8 @@ class Plan(NamedTuple):
 
 def _numbered(launches: tuple[Place, ...]) -> Iterator[tuple[int, Step]]:
     for number, place in enumerate(launches):
+        if isinstance(place, Repeat):
+            raise TypeError("a plan with calls of bodies has no steps before it is unrolled")
         if isinstance(place, (Branch, Loop, SizeRead)):
             yield number, place
         else:

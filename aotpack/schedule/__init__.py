@@ -1,9 +1,9 @@
 """Program to Schedule: kernels, their order, tiles and memory.
 
 In reading order: ``passes`` (the list of passes), ``draft`` (the state they change), ``parts``
-(branches and loops), ``program`` (program to program), ``sorts``, ``fusion``, ``layout`` (strides),
-``interchange`` (order of loops), ``tiles``, ``launches`` (order and sharing), ``memory``
-(lifetimes and updates).
+(branches and loops), ``bodies`` (of calls), ``program`` (program to program), ``sorts``,
+``fusion``, ``layout`` (strides), ``interchange`` (order of loops), ``tiles``, ``launches`` (order
+and sharing), ``memory`` (lifetimes and updates).
 """
 
 from dataclasses import replace

@@ -16,7 +16,7 @@ from aotpack.devices import H200, Gpu
 from aotpack.ir.kernels.kernel import Kernel, Lifetime, Schedule, schedule_text
 from aotpack.ir.packs import Packs
 from aotpack.ir.passes import AfterPass, run_passes
-from aotpack.ir.program import Operation, Program
+from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.phases import Phase
 from aotpack.ir.verify.schedule import verify_schedule
@@ -31,7 +31,8 @@ class ScheduleOptions:
     bits in any other batch. ``partition`` says which kernels share a launch. ``offers_unfused``
     adds unfused forms of launches, for tuning to time. Thresholds are those of ``gpu``, except on
     architectures that have their own. ``is_host``: for processors alone. Other methods of the
-    package change the weights ``state``; of those ``packed`` each follows the one before it. With
+    package change the weights ``state``; of those ``packed`` each follows the one before it.
+    ``calls`` are the package's names for the weights of a body, in each of its calls. With
     ``fp32_precision`` "tf32" GPUs take float32 factors of products with 10 bits of mantissa.
     """
 
@@ -43,6 +44,7 @@ class ScheduleOptions:
     state: frozenset[str] = frozenset()
     packed: Packs = ()
     fp32_precision: str = "ieee"
+    calls: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,11 @@ class Passes:
 class Draft:
     """The state between passes: a program, then its kernels, strides and lifetimes.
 
-    ``parts`` are the schedules inside each branch and loop, ``weights`` is that of the weight
-    program. Reductions to the targets ``resident`` are not split. ``given`` are the strides that
-    readers chose for the outputs of this weight program. ``part`` names the part or weight program
-    that this is, ``arches`` its architectures if not all. ``phase`` says what has been decided.
+    ``parts`` are the schedules inside each branch, loop and call, by its first target, also of
+    calls in the weight program; ``weights`` is the schedule of that. Reductions to the targets
+    ``resident`` are not split. ``given`` are the strides that readers chose for the outputs of this
+    weight program. ``part`` names the part or weight program that this is, ``arches`` its
+    architectures if not all. ``phase`` says what has been decided.
     ``passes`` and ``after`` are for the parts.
     """
 
@@ -82,7 +85,7 @@ class Draft:
     kernels: tuple[Kernel, ...] = ()
     strides: dict[str, tuple[Int, ...]] = field(default_factory=dict)
     lifetimes: tuple[Lifetime, ...] = ()
-    parts: Mapping[Operation, tuple[Schedule, ...]] = field(default_factory=dict)
+    parts: Mapping[str, tuple[Schedule, ...]] = field(default_factory=dict)
     resident: frozenset[str] = frozenset()
     given: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)
     expected: Mapping[str, tuple[Int, ...]] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from aotpack.ir.kernels.access import (
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Attention, Matmul, Scatter
-from aotpack.ir.program import Buffer, Control, Program, concats_by_part, read_whole, targets
+from aotpack.ir.program import Buffer, Call, Control, Program, concats_by_part, read_whole, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.ir.symbolic.integers import Atom, Axis, Int
 from aotpack.ir.values import Load, walk
@@ -72,8 +72,22 @@ def choose_strides(
         if name in uses and name not in fixed and is_free_to_permute(buffer):
             along = slid.get(name, frozenset())
             strides[name] = _cheapest(buffer, uses[name], along, expected.get(name))
+    for kernel in kernels:
+        strides |= _of_body(kernel)
     strides |= given
     return strides | {part: strides[name] for part, name in whole.items()}
+
+
+def _of_body(kernel: Kernel) -> dict[str, tuple[Int, ...]]:
+    """The strides of derived weights that a call's body reads, as the body chose them."""
+    call = kernel.control
+    if not isinstance(call, Call) or not kernel.parts:
+        return {}
+    return {
+        call.given[name]: strides
+        for name, strides in kernel.parts[0].given.items()
+        if name in call.given
+    }
 
 
 def _fixed_axes(kernel: Kernel) -> frozenset[Axis]:

@@ -1,44 +1,59 @@
-"""Parts of branches and loops, and the weight program: scheduled by the same passes.
+"""Parts of branches, loops and calls, and the weight program: scheduled by the same passes.
 
 A part has one schedule for all architectures, the weight program one for each that the program has.
-Their kernels have one form.
+Their kernels have one form, but for those of calls.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.program import Control, Operation, Program, targets
+from aotpack.ir.program import Call, Control, Operation, Program, targets
+from aotpack.schedule.bodies import Bodies
 from aotpack.schedule.draft import Draft
 
 
-def schedule_parts(draft: Draft) -> tuple[Program, Mapping[Operation, tuple[Schedule, ...]]]:
-    """Schedule the parts of branches and loops, each by all passes."""
-    options = replace(draft.options, offers_unfused=False)
-    parts: dict[Operation, tuple[Schedule, ...]] = {}
+def schedule_parts(draft: Draft) -> tuple[Program, Mapping[str, tuple[Schedule, ...]]]:
+    """Schedule the parts of branches and loops, each by all passes, and once the body of calls."""
+    parts: dict[str, tuple[Schedule, ...]] = {}
     operations: list[Operation] = []
+    bodies = Bodies(draft)
+    calls = [one for one in draft.program.operations if isinstance(one, Call)]
     for operation in draft.program.operations:
-        if isinstance(operation, Control):
-            around = f" of {targets(operation)[0]}" + (draft.part and f", {draft.part}")
-            drafts = (
-                replace(draft, program=part, options=options, part=f"part {number}{around}")
-                for number, part in enumerate(operation.parts, 1)
-            )
-            made = tuple(part.prepared().planned() for part in drafts)
+        if isinstance(operation, Control) and targets(operation)[0] in draft.parts:
+            pass  # of the weight program: it was scheduled with its readers
+        elif isinstance(operation, Call):
+            same = [one for one in calls if one.body is operation.body]
+            operation = bodies.scheduled(operation, same)
+        elif isinstance(operation, Control):
+            made = parts[targets(operation)[0]] = _planned(draft, operation)
             operation = operation.with_parts(tuple(part.program for part in made))
-            parts[operation] = made
         operations.append(operation)
-    if not parts:
+    found = {**draft.parts, **parts, **bodies.parts}
+    if len(found) == len(draft.parts):
         return draft.program, draft.parts
-    return replace(draft.program, operations=tuple(operations)), parts
+    return bodies.program(tuple(operations)), found
+
+
+def _planned(draft: Draft, operation: Control) -> tuple[Schedule, ...]:
+    """The schedules of an operation's parts."""
+    options = replace(draft.options, offers_unfused=False)
+    around = f" of {targets(operation)[0]}" + (draft.part and f", {draft.part}")
+    drafts = (
+        replace(draft, program=part, options=options, part=f"part {number}{around}")
+        for number, part in enumerate(operation.parts, 1)
+    )
+    return tuple(part.prepared().planned() for part in drafts)
 
 
 def attach_parts(
-    kernels: tuple[Kernel, ...], parts: Mapping[Operation, tuple[Schedule, ...]]
+    kernels: tuple[Kernel, ...], parts: Mapping[str, tuple[Schedule, ...]]
 ) -> tuple[Kernel, ...]:
-    """Give each branch and loop the schedules of its parts."""
+    """Give each branch, loop and call the schedules of its parts."""
     return tuple(
-        replace(kernel, parts=parts[kernel.control]) if kernel.control is not None else kernel
+        replace(kernel, parts=parts[targets(kernel.control)[0]])
+        if kernel.control is not None
+        else kernel
         for kernel in kernels
     )
 
@@ -54,6 +69,7 @@ def schedule_weight_program(draft: Draft) -> tuple[Program, Schedule | None]:
         return program, None
     own = Draft(
         program.weight_program,
+        parts=draft.parts,
         given={name: draft.strides[name] for name in program.derived},
         options=replace(draft.options, offers_unfused=False, partition=None),
         part="the weight program",

@@ -72,6 +72,7 @@ def compile_all(
     targets: tuple[Target, ...] = TARGETS,
     gpu: devices.Gpu = devices.H200,
     golden: float = 0,
+    repeat_layers: bool = False,
 ) -> Compiled:
     """What ``pipeline.compile`` does for each target, with the products kept.
 
@@ -81,7 +82,8 @@ def compile_all(
     source = Source(module, args, kwargs, dynamic_shapes)
     targets = () if ALONE else targets
     built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
-    made = Build(source, BuildOptions(tuple(built), gpu=gpu, golden=golden))
+    how = BuildOptions(tuple(built), gpu=gpu, golden=golden, repeat_layers=repeat_layers)
+    made = Build(source, how)
     precompiled = made.precompiled
     for schedule in made.scheduled.schedules:
         verify(schedule.program)

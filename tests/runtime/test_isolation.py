@@ -15,7 +15,7 @@ import sys
 for name in {BLOCKED!r}:
     sys.modules[name] = None
 import copied_runtime as runtime
-names = "Branch Buffer Call Counters Launch Loop Part Plan SizeRead first"
+names = "Body Branch Buffer Call Counters Launch Loop Part Plan Repeat SizeRead first unrolled"
 assert names == " ".join(runtime.EXPORTED)
 foreign = [n for n in sys.modules if sys.modules[n] and n.split(".")[0] in {BLOCKED!r}]
 assert not foreign, foreign

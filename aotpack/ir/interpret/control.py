@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from aotpack.ir.ops.reference import Array
-from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
+from aotpack.ir.program import Branch, Loop, Program, SizeRead
 from aotpack.ir.symbolic.integers import Int
 
 Memory: TypeAlias = Mapping[str, Array]
@@ -12,7 +12,9 @@ Sizes: TypeAlias = Mapping[str, int]
 RunPart: TypeAlias = Callable[[Program, Sizes], None]
 
 
-def run_control(operation: Control, memory: Memory, sizes: Sizes, run: RunPart) -> None:
+def run_control(
+    operation: Branch | Loop | SizeRead, memory: Memory, sizes: Sizes, run: RunPart
+) -> None:
     """Run a side of a branch, the parts of a loop as the conditions say, or what sizes wait for."""
     if isinstance(operation, SizeRead):
         run(operation.rest, {**sizes, **_counted(operation, memory, sizes)})

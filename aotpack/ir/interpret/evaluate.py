@@ -15,13 +15,14 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.interpret.control import run_control
+from aotpack.ir.interpret.states import combined, halved, lifted
 from aotpack.ir.operations import Attention, Matmul, Pointwise, Reduction, Scan, Scatter, Sort
-from aotpack.ir.ops.monoid import Monoid, States
+from aotpack.ir.ops.monoid import States
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.ops.optable import OPS
 from aotpack.ir.ops.reference import Array, cast, round_bfloat16
 from aotpack.ir.ordering import positions_in_order
-from aotpack.ir.program import Operation, Program, concats_by_part, targets
+from aotpack.ir.program import Call, Operation, Program, concats_by_part, targets
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, Var
 from aotpack.ir.values import (
     Apply,
@@ -35,7 +36,7 @@ from aotpack.ir.values import (
 
 _ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
-Call: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], None]
+RunForeign: TypeAlias = Callable[[Foreign, Mapping[str, Array], Mapping[str, int]], None]
 
 
 class Precision(Enum):
@@ -55,7 +56,7 @@ def evaluate(
     weights: Mapping[str, Array],
     sizes: Mapping[str, int],
     precision: Precision = Precision.EXACT,
-    call: Call | None = None,
+    call: RunForeign | None = None,
 ) -> dict[str, Array]:
     """The outputs and the new values of updated tensors, by name.
 
@@ -95,7 +96,7 @@ class _Machine:
         program: Program,
         sizes: dict[str, int],
         precision: Precision,
-        call: Call | None = None,
+        call: RunForeign | None = None,
     ) -> None:
         self.program = program
         self.call = call
@@ -227,6 +228,8 @@ class _Machine:
                 self._store(operation, (self._attention(operation),))
             case Foreign():
                 self._foreign(operation)
+            case Call():
+                self._call(operation)
             case _:
                 run_control(operation, self.memory, self.sizes, self._run_part)
 
@@ -242,6 +245,15 @@ class _Machine:
         for operation in part.operations:
             inner.run(operation)
         self.memory |= {update.name: inner.memory[update.value] for update in part.updates}
+
+    def _call(self, operation: Call) -> None:
+        """Run the body on the arguments."""
+        body = operation.body
+        given = {name: self.memory[argument] for name, argument in operation.given.items()}
+        made = evaluate(body, given, given, self.sizes, self.precision, self.call)
+        results = (*body.outputs, *(update.name for update in body.updates))
+        for target, name in zip(operation.targets, results, strict=True):
+            self.store_whole(target, made[name])
 
     def _store(self, operation: Operation, results: States) -> None:
         for name, result in zip(targets(operation), results, strict=True):
@@ -303,9 +315,9 @@ class _Machine:
         inputs = [self.grid(arg, domain) for arg in operation.args]
         kept = inputs[0].shape[: len(operation.axes)]
         count = prod(inputs[0].shape[len(operation.axes) :])
-        states = _lifted(monoid, *(given.reshape(*kept, count) for given in inputs))
+        states = lifted(monoid, *(given.reshape(*kept, count) for given in inputs))
         while states[0].shape[-1] > 1:
-            states = _halved(monoid, states)
+            states = halved(monoid, states)
         if not count:
             numbers = monoid.identities(operation.args[0].dtype)
             states = tuple(
@@ -318,11 +330,11 @@ class _Machine:
         monoid = MONOIDS[operation.kind]
         elements = self.grid(operation.args[0], operation.axes)
         position = operation.axes.index(operation.along)
-        states = _lifted(monoid, np.moveaxis(elements, position, -1))
+        states = lifted(monoid, np.moveaxis(elements, position, -1))
         columns: list[States] = []
         for step in range(states[0].shape[-1]):
             column = tuple(state[..., step] for state in states)
-            columns.append(_combined(monoid, columns[-1], column) if columns else column)
+            columns.append(combined(monoid, columns[-1], column) if columns else column)
         if columns:
             states = tuple(np.stack(parts, -1) for parts in zip(*columns, strict=True))
         return tuple(np.moveaxis(part, -1, position) for part in monoid.finalise(states))
@@ -368,29 +380,3 @@ class _Machine:
         factor = self.rounded(weights, operation.operand).astype(np.float64)
         result = np.where(total == 0, 0.0, factor @ value / np.where(total == 0, 1.0, total))
         return cast(result, self.numpy_type(operation.operand.accumulator))
-
-
-def _lifted(monoid: Monoid, elements: Array, position: Array | None = None) -> States:
-    """The states of elements. By default, positions are indices in the last dimension."""
-    if position is None:
-        position = np.broadcast_to(np.arange(elements.shape[-1], dtype=np.int64), elements.shape)
-    return monoid.lift(elements, position)
-
-
-def _combined(monoid: Monoid, a: States, b: States) -> States:
-    pairs: Callable[..., States] = monoid.combine
-    return tuple(np.asarray(new).astype(old.dtype) for new, old in zip(pairs(a, b), a, strict=True))
-
-
-def _halved(monoid: Monoid, states: States) -> States:
-    """Combine neighbours in pairs; an odd last state stays."""
-    count = states[0].shape[-1]
-    even = tuple(state[..., 0 : count - count % 2 : 2] for state in states)
-    odd = tuple(state[..., 1:count:2] for state in states)
-    pairs = _combined(monoid, even, odd)
-    if count % 2 == 0:
-        return pairs
-    return tuple(
-        np.concatenate((pair, state[..., -1:]), -1)
-        for pair, state in zip(pairs, states, strict=True)
-    )

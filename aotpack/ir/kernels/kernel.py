@@ -23,6 +23,7 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
 from aotpack.ir.program import (
+    AS_ABOVE,
     Buffer,
     Control,
     Operation,
@@ -31,6 +32,7 @@ from aotpack.ir.program import (
     ending_lines,
     in_place_pairs,
     index_tuple,
+    later_calls,
     operation_text,
     reads,
     targets,
@@ -308,12 +310,26 @@ def with_exchanges_of(schedule: Schedule, arches: Collection[int]) -> Schedule:
 
 def _with_kernels(schedule: Schedule, change: Callable[[Kernel], Kernel]) -> Schedule:
     """The schedule with each kernel changed, those of parts and of the weight program too."""
-    kernels = tuple(
-        replace(change(kernel), parts=tuple(_with_kernels(part, change) for part in kernel.parts))
-        for kernel in schedule.kernels
-    )
-    weights = None if schedule.weights is None else _with_kernels(schedule.weights, change)
-    return replace(schedule, kernels=kernels, weights=weights)
+    return _Changed(change)(schedule)
+
+
+class _Changed:
+    """Schedules with other kernels; a part of several calls stays one object."""
+
+    def __init__(self, change: Callable[[Kernel], Kernel]) -> None:
+        self._change = change
+        self._done: dict[int, tuple[Schedule, Schedule]] = {}  # old ones stay alive
+
+    def __call__(self, schedule: Schedule) -> Schedule:
+        if id(schedule) not in self._done:
+            kernels = tuple(
+                replace(self._change(kernel), parts=tuple(map(self, kernel.parts)))
+                for kernel in schedule.kernels
+            )
+            weights = None if schedule.weights is None else self(schedule.weights)
+            new = replace(schedule, kernels=kernels, weights=weights)
+            self._done[id(schedule)] = schedule, new
+        return self._done[id(schedule)][1]
 
 
 def _exchanges(tile: Tile) -> bool:
@@ -333,7 +349,9 @@ _INDENT = "    "
 def schedule_text(schedule: Schedule) -> str:
     """Kernels in launch order, their variants and members, then the lifetimes of intermediates."""
     lines = weight_program_lines(schedule.weights)
-    lines += [line for kernel in schedule.kernels for line in (*_kernel(kernel), "")]
+    again = later_calls(kernel.members[0].operation for kernel in schedule.kernels)
+    for position, kernel in enumerate(schedule.kernels):
+        lines += [*_kernel(kernel, is_known=position in again), ""]
     for name, strides in schedule.strides.items():
         lines.append(f"strides {schedule.program.buffers[name]}: {index_tuple(strides)}")
     for life in schedule.lifetimes:
@@ -353,13 +371,14 @@ def why_text(schedule: Schedule) -> str:
     return "\n".join([*lines, ""])
 
 
-def _kernel(kernel: Kernel) -> list[str]:
+def _kernel(kernel: Kernel, *, is_known: bool) -> list[str]:
     lines = [f"kernel {kernel.name} over {ranges(kernel.axes) or 'one point'}"]
     lines[0] += ", in the launch of the one before" if kernel.shares_launch else ""
     lines[0] += ", by the last programs to arrive" if kernel.runs_in_last_block else ""
     lines.append(f"{_INDENT}reads {', '.join(kernel.reads)}; stores {', '.join(kernel.stored)}")
     if kernel.control is not None:
-        known = map(schedule_text, kernel.parts) if kernel.parts else map(str, kernel.control.parts)
+        parts = kernel.parts or kernel.control.parts
+        known = [AS_ABOVE] if is_known else [str(part) for part in parts]
         return [*lines, indent(control_text(kernel.control, known), _INDENT)]
     lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
     for member in kernel.members:

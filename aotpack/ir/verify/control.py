@@ -1,14 +1,16 @@
 """The legality of branches, loops, size reads and weight programs, beyond that of programs."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.program import Branch, Control, Loop, Program, SizeRead
+from aotpack.ir.program import Branch, Call, Control, Loop, Program, SizeRead
 from aotpack.ir.verify.invalid import InvalidProgram
 
 
 def check_part_programs(program: Program) -> None:
     """A part reads outer buffers and sizes, and updates only targets of its operation."""
     for position, operation in enumerate(program.operations):
-        if not isinstance(operation, Control):
+        if isinstance(operation, Call):
+            _check_call(program, position, operation)
+        if isinstance(operation, Call) or not isinstance(operation, Control):
             continue
         written = {update.name for part in operation.parts for update in part.updates}
         if written != {*operation.targets}:
@@ -25,6 +27,24 @@ def check_part_programs(program: Program) -> None:
             if own or part.weights or part.outputs or not {*program.sizes} <= {*part.sizes}:
                 message = f"a part has inputs {own}, weights or outputs of its own, or lacks sizes"
                 raise InvalidProgram(program, position, message)
+
+
+def _check_call(program: Program, position: int, call: Call) -> None:
+    """Arguments and targets are like the tensors of the body, which knows the program's sizes."""
+    body = call.body
+    inside = (*body.inputs, *body.weights, *body.results)
+    outside = (*call.arguments, *call.targets)
+    if len(inside) != len(outside) or not {*program.sizes} <= {*body.sizes}:
+        message = f"the body takes and gives {inside}, the call has {outside}, or sizes are missing"
+        raise InvalidProgram(program, position, message)
+    for own, other in zip(inside, outside, strict=True):
+        inner, outer = body.buffers[own], program.buffers[other]
+        if (inner.dtype, inner.shape, inner.order) != (outer.dtype, outer.shape, outer.order):
+            raise InvalidProgram(program, position, f"{inner} of the body is {outer}")
+    given = {*body.inputs}
+    wrong = [update.name for update in body.updates if update.name not in given]
+    if wrong:
+        raise InvalidProgram(program, position, f"the body updates the weight {wrong[0]}")
 
 
 def check_conditions(program: Program) -> None:

@@ -45,10 +45,9 @@ def verify(program: Program) -> None:
     """Check every invariant, those of parts first; the first broken one is raised."""
     if program.weight_program is not None:
         verify(program.weight_program)
-    for operation in program.operations:
-        if isinstance(operation, Control):
-            for part in operation.parts:
-                verify(part)
+    controls = [one for one in program.operations if isinstance(one, Control)]
+    for part in {id(part): part for one in controls for part in one.parts}.values():
+        verify(part)
     for check in CHECKS:
         check(program)
 

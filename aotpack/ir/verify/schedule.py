@@ -57,10 +57,11 @@ def verify_schedule(
     """
     if before is None or schedule.program is not before.program:
         verify(schedule.program)
-    known = {id(part) for part in _inside(before)} if before is not None else set()
+    known = {id(part) for part in _inside(before)} if before is not None else set[int]()
     for part in _inside(schedule):
         if id(part) not in known:
             verify_schedule(part)
+            known.add(id(part))
     for check, first in CHECKS.items():
         if first <= phase:
             check(schedule)

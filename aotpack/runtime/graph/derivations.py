@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import PackageError, a_type
 from ..manifest import Kernel
-from ..plan import Branch, Buffer, Counters, Launch, Loop, Place, Plan, SizeRead, parts
+from ..plan import Branch, Buffer, Counters, Launch, Loop, Place, Plan, Repeat, SizeRead, parts
 from ..tensors import DerivedWeight
 
 
@@ -47,7 +47,7 @@ def joined(
 
 def _launches(place: Place) -> Iterator[Launch]:
     """The launches of a place."""
-    for part in () if isinstance(place, (Branch, Loop, SizeRead)) else parts(place):
+    for part in () if isinstance(place, (Branch, Loop, SizeRead, Repeat)) else parts(place):
         if isinstance(part, Launch):
             yield part
 

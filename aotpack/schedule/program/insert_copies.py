@@ -16,6 +16,7 @@ from aotpack.ir.operations import Pointwise, Scatter
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import (
     Buffer,
+    Call,
     Operation,
     Program,
     Update,
@@ -93,6 +94,16 @@ def _with_bases(operation: Operation, copies: Mapping[str, str]) -> Operation:
         return operation
     if isinstance(operation, Scatter):
         return replace(operation, base=copies[operation.target])
+    if isinstance(operation, Call):
+        new = {base: copies[target] for target, base in operation.bases if target in copies}
+        changed = {update.name for update in operation.body.updates}
+        return replace(
+            operation,
+            arguments=tuple(
+                new.get(argument, argument) if own in changed else argument
+                for own, argument in operation.given.items()
+            ),
+        )
     assert isinstance(operation, Foreign)
     pairs = zip(operation.targets, operation.bases, strict=True)
     return replace(operation, bases=tuple(copies.get(target, base) for target, base in pairs))

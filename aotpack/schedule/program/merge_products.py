@@ -53,24 +53,35 @@ def merge_products(
     packed: Packs = (),
     is_host: bool = False,
     partition: object = None,
+    calls: tuple[Mapping[str, str], ...] = (),
 ) -> Program:
     """Merge products of one left factor with several weights; the same object if there are none.
 
-    Not with ``state`` that other methods of the package change, nor against what they ``packed``.
-    GPUs pair the products of a gated unit in a kernel, if rows are few.
+    Not with ``state`` that other methods of the package change, nor against what they ``packed``,
+    in any of the ``calls`` of a body. GPUs pair the products of a gated unit in a kernel, if rows
+    are few.
     """
     may_pair = not is_host and partition is None
-    taken = set(state)
+    taken = {*state, *(part for pack in program.packed for part in pack.parts)}
     for linears in _families(program):
         if may_pair and _is_gated(linears, program):
             continue
         groups = list(zip(*(one.names for one in linears), strict=True))
         parts = {name for group in groups for name in group}
         is_once = len(parts) == sum(map(len, groups))
-        if is_once and not parts & taken and all(fits(group, packed) for group in groups):
+        if is_once and not parts & taken and _can_follow(groups, packed, calls or ({},)):
             taken |= parts
             program = _merged(program, linears)
     return program
+
+
+def _can_follow(
+    groups: list[tuple[str, ...]], packed: Packs, calls: tuple[Mapping[str, str], ...]
+) -> bool:
+    """True if the weights of each group can follow each other, by their names in each call."""
+    named = {tuple(call.get(name, name) for name in group) for group in groups for call in calls}
+    is_once = len({name for group in named for name in group}) == sum(map(len, named))
+    return is_once and all(fits(group, packed) for group in named)
 
 
 def in_memory_order(
