@@ -237,11 +237,9 @@ def _trace_options(source: Source, options: BuildOptions) -> TraceOptions:
 
 def _lower(traced: Traced, options: BuildOptions, hook: Instrumentation) -> Lowered:
     after = hook.after_passes_of("lowered")
+    through, is_strict = options.fallback == "torch", options.precision == "strict"
     lowered = lower(
-        traced,
-        through_torch=options.fallback == "torch",
-        is_strict=options.precision == "strict",
-        repeat_layers=options.repeat_layers,
+        traced, through_torch=through, is_strict=is_strict, repeat_layers=options.repeat_layers
     )
     return replace(lowered, program=apply_passes(lowered.program, options.passes, after))
 
