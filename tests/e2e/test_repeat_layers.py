@@ -110,6 +110,21 @@ class Region(nn.Module):
         return torch.relu(self.linear(x)) + x.mean(0)
 
 
+class Checked(Unit):
+    """With an assertion about what it is given."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > -99).all(), "too low")
+        return super().forward(x)
+
+
+class Draws(Unit):
+    """Each layer has random numbers of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(super().forward(x), 0.5, training=True)
+
+
 class Stack(nn.Module):
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -171,6 +186,7 @@ CASES = (
     Case("dynamic sizes", stack(Attends), (ROWS, MASK), (3,),
          (SIZES, ({0: SIZES[0], 2: SIZES[1], 3: SIZES[1]},))),
     Case("caches", stack(Remembers), (ROWS[:1, :1], torch.tensor([2])), (3,)),
+    Case("assertions", stack(Checked), (ROWS,), (3,)),
     Case("constants that all differ", lambda: Stack(*(Unit(scale=n) for n in (0.5, 1.5, 2.5))),
          (ROWS,), ()),
     Case("a constant of another type", lambda: Stack(Unit(scale=1), Unit(scale=1.0)), (ROWS,), ()),
@@ -231,6 +247,21 @@ def test_a_build_says_why_no_layers_are_one_body(model: nn.Module, told: str) ->
 
 def answers_alike(model: Any, other: Any, *args: Any) -> None:
     np.testing.assert_array_equal(np.asarray(model(*args)), np.asarray(other(*args)))
+
+
+def test_layers_that_draw_answer_as_layers_apart() -> None:
+    model, made = stack(Draws)(), []
+    for repeat in (True, False):
+        made.append(aotpack.compile(model, (ROWS,), target="cpu", repeat_layers=repeat))
+    first, other = (np.asarray(one(ROWS, seed=7)) for one in made)
+    np.testing.assert_array_equal(first, other)
+    assert len(np.unique(first == 0, axis=0)) == 2  # rows draw apart too
+
+
+def test_an_assertion_of_a_layer_fails() -> None:
+    model = aotpack.compile(stack(Checked)(), (ROWS,), target="cpu", repeat_layers=True)
+    with pytest.raises(aotpack.errors.AssertionFailed, match="too low"):
+        model(ROWS - 200)
 
 
 @pytest.mark.parametrize("quantize", ["int8", "int4:group=16"])

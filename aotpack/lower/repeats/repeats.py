@@ -11,6 +11,7 @@ alone: they fuse into a few kernels anyway.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.graph import CALL
 from aotpack.ir.names import free_name
 from aotpack.ir.symbolic.integers import Int
@@ -58,6 +59,7 @@ class _Roller:
         specs = [*graph.signature.inputs]
         for one in graph.weights:
             specs.append(TensorSpec(one.name, one.dtype, tuple(map(Int.of, one.shape))))
+        specs += (TensorSpec(one.word, DType.INT32, ()) for one in graph.signature.assertions)
         self.specs = {Ref(spec.name): spec for spec in specs}
         kept = {one.name for one in graph.weights} - {name for name, _ in graph.updates}
         self._stored = {Ref(name) for name in kept}
