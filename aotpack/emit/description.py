@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from aotpack.emit.names import Identity
 from aotpack.emit.platforms import not_on, runs_on
+from aotpack.runtime.structures.text import labels
 from aotpack.stages import Precompiled, Signature, TensorSpec
 from aotpack.trees import Tree
 from aotpack.version import __version__
@@ -37,15 +38,14 @@ def description_text(
         f"# {name} {identity.version}",
         f"A PyTorch model that aotpack {__version__} compiled ahead of time. It needs no torch and "
         f"no compiler: {_listed(requires)} {'is' if len(requires) == 1 else 'are'} enough.",
-        f"```python\nimport {name}\n\nmodel = {name}.load()\n{calls}\n```",
+        f"```python\nimport {name}\n\nmodel = {name}.load({_LOADED[weights]})\n{calls}\n```",
         f"Arrays of torch, CuPy, numpy and DLPack are accepted. {_WEIGHTS[weights]}".strip(),
         *(part for method, one in methods.items() for part in _tensors(method, one.signature)),
         "## Runs on",
         _bullets(runs_on(targets, host)),
         "## Does not run on",
         _bullets(not_on(targets, host)),
-        f"`python -m {name} verify` checks the answers on this machine, and that nothing is "
-        "compiled.",
+        _verified(name, precompiled),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -54,8 +54,8 @@ def _tensors(method: str, signature: Signature) -> Iterator[str]:
     """What a method takes and gives."""
     sizes = [f"- `{size.name}`: {size.low} to {_high(size.high)}" for size in signature.sizes]
     yield method and f"## {method}"
-    yield _table("argument", signature.inputs)
-    yield _table("output", signature.outputs)
+    yield _table("argument", signature.inputs, [spec.name for spec in signature.inputs])
+    yield _table("output", signature.outputs, labels(signature.result))  # type: ignore[arg-type]
     yield from ["Sizes:", "\n".join(sizes)] if sizes else []
 
 
@@ -64,7 +64,19 @@ _WEIGHTS = {
     "sidecar": "The weights lie in a file beside the wheel: `load(weights=FILE)`.",
     "none": "The package has no weights: `load(weights=FILE)` or a mapping gives them.",
 }
+_LOADED = {"embed": "", "sidecar": "weights=FILE", "none": "weights=FILE"}
 _UNBOUNDED = 2**31 - 1
+
+
+def _verified(name: str, precompiled: Precompiled) -> str:
+    """How to check the package; without golden data there is nothing to compare with."""
+    recorded = [one.golden for one in precompiled.rendered.entries.values()]
+    if any(one.outputs or one.sampled for one in recorded):
+        return (
+            f"`python -m {name} verify` checks the answers on this machine, and that nothing is "
+            "compiled."
+        )
+    return "`aotpack verify WHEEL --against MODEL` compares the answers with the model's."
 
 
 def _high(high: int) -> str:
@@ -96,13 +108,13 @@ def _expression(tree: Tree, names: Iterator[str]) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def _table(title: str, specs: Sequence[TensorSpec]) -> str:
+def _table(title: str, specs: Sequence[TensorSpec], names: Sequence[str]) -> str:
     if not specs:
         return ""
     rows = [
-        f"| `{spec.name}` | {spec.dtype} | {' x '.join(map(str, spec.shape)) or 'scalar'}"
+        f"| `{name}` | {spec.dtype} | {' x '.join(map(str, spec.shape)) or 'scalar'}"
         f"{', memory order ' + ', '.join(map(str, spec.order)) if spec.order else ''} |"
-        for spec in specs
+        for name, spec in zip(names, specs, strict=True)
     ]
     return "\n".join([f"| {title} | type | shape |", "|---|---|---|", *rows])
 

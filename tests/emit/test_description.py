@@ -43,7 +43,18 @@ def test_a_call_is_written_with_the_structure_of_the_arguments() -> None:
     inputs = tuple(replace(x, name=name) for name in names)
     text = description_text(tiny(inputs=inputs, args=args, kwargs=kwargs), IDENTITY, NEEDED, "none")
     assert "model([a, None], 3, m={'k': b, 'l': c}, n=Pair(left=d))" in text
-    assert "The package has no weights" in text
+    assert "The package has no weights" in text and "tiny_model.load(weights=FILE)" in text
+
+
+def test_results_and_checks_are_those_of_the_package() -> None:
+    result = Tree("dict", (LEAF,), ("logits",))
+    text = description_text(tiny(result=result), IDENTITY, NEEDED, "embed")
+    assert "| `logits` | float32 | 2*b x 4 |" in text and "output0" not in text
+    assert "`python -m tiny_model verify` checks the answers" in text
+    bare = tiny()
+    golden = replace(bare.rendered.golden, outputs=(), sampled=())
+    bare = replace(bare, rendered=replace(bare.rendered, golden=golden))
+    assert "verify WHEEL --against MODEL" in description_text(bare, IDENTITY, NEEDED, "embed")
 
 
 @pytest.mark.parametrize("arch", SUPPORTED_ARCHES)
