@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import Dim
 
 import aotpack
+from aotpack.errors import AotpackError
 from aotpack.target import CPU, INTERPRETER
 
 from .oracle import agree, compile_all
@@ -176,6 +177,24 @@ def test_topk_of_a_row_without_a_bound() -> None:
     compiled = compile_all(module, (torch.randn(2, 700),), dynamic_shapes=sizes, targets=(CPU,))
     for n in (4, 8192, 8193, 20_000):
         agree(compiled, (torch.randperm(2 * n).float().view(2, n),))
+
+
+def lower_median(x: torch.Tensor) -> torch.Tensor:
+    return x.kthvalue((x.shape[0] + 1) // 2, 0).values
+
+
+def test_an_element_that_a_size_names() -> None:
+    shapes = {"args": ({0: Dim("n", min=1, max=40)},)}
+    compiled = compile_all(Function(lower_median), (torch.randn(9, 2),), dynamic_shapes=shapes)
+    for rows in (1, 2, 7, 40):
+        agree(compiled, (torch.randn(rows, 2),))
+
+
+def test_an_element_that_a_size_lacks_is_refused() -> None:
+    shapes = {"args": ({0: Dim("n", min=1, max=40)},)}
+    model = Function(lambda x: x.kthvalue((x.shape[0] + 3) // 2, 0).values)
+    with pytest.raises(AotpackError, match=r"not known to exist|raises for an admitted size"):
+        aotpack.compile(model, (torch.randn(9, 2),), dynamic_shapes=shapes, target="cpu")
 
 
 @pytest.mark.row("C:F16")

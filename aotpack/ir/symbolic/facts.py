@@ -37,7 +37,16 @@ def _bounds(value: Int) -> tuple[Bound, Bound]:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
     if most is not value:
         high = min(high, _interval(_extreme(most, lowest=False))[1])
+    times = _common_divisor(value)
+    if times > 1:
+        least, most = (_fractions(value, times, lowest=lowest) for lowest in (True, False))
+        low = max(low, -_floor(-_bounds(least)[0], times))
+        high = min(high, _floor(_bounds(most)[1], times))
     return low, high
+
+
+def _floor(value: Bound, times: int) -> Bound:
+    return value if math.isinf(value) else value // times
 
 
 def known_le(a: Number, b: Number) -> bool:
@@ -130,6 +139,44 @@ def _bound_quotients(value: Int, *, lowest: bool) -> Int:
         bound = _extreme(atom.num, lowest=(low >= 0) == lowest) // atom.den
         value = value + slope * (bound - Int.of(atom))
     return value
+
+
+def _common_divisor(value: Int) -> int:
+    """A multiple of the divisors of the terms ``num // number``; 1 if other terms have no variable
+    of theirs, since nothing cancels then."""
+    found = 1
+    for monomial, _ in value.terms:
+        divisor = _divisor(monomial)
+        if divisor > 1:
+            rest = [term for term in value.terms if term[0] is not monomial]
+            if set(monomial[0].num.leaves()) & set(Int(tuple(rest)).leaves()):  # type: ignore[union-attr]
+                found = math.lcm(found, divisor)
+    return found
+
+
+def _divisor(monomial: Monomial) -> int:
+    """The number that a term is divided by; 1 of any other term."""
+    if len(monomial) != 1 or not isinstance(monomial[0], Quotient):
+        return 1
+    return monomial[0].den.constant or 1
+
+
+def _fractions(value: Int, times: int, *, lowest: bool) -> Int:
+    """At most ``times * value``, or at least it, without quotients whose divisor is in ``times``.
+
+    ``num // d`` is at most ``num / d``, and at least ``(num - d + 1) / d``.
+    """
+    total = Int.of(0)
+    for monomial, coefficient in value.terms:
+        divisor = _divisor(monomial)
+        if divisor == 1 or times % divisor:
+            total = total + times * Int(((monomial, coefficient),))
+            continue
+        num = monomial[0].num  # type: ignore[union-attr]
+        if (coefficient > 0) == lowest:
+            num = num - (divisor - 1)
+        total = total + coefficient * (times // divisor) * num
+    return total
 
 
 def _slope(value: Int, axis: Axis | Quotient) -> Int | None:

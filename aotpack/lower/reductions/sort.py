@@ -131,7 +131,7 @@ def kthvalue(c: Context, self: Ref, k: Scalar, dim: int = -1, keepdim: bool = Fa
     rows = sorted_rows(c, self, dim, keepdim)
     place = Int.of(0) if isinstance(k, float) else Int.of(k) - 1
     if not (known_le(0, place) and known_le(place, rows.length - 1)) and rows.reduced.rank:
-        raise CannotLower(f"element {k} of {rows.length} need not exist")
+        raise CannotLower(f"element {k} of {rows.length} is not known to exist for all sizes")
     rows.pick(lambda outer: place)
 
 

@@ -67,6 +67,12 @@ def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
         known_multiple(Int.of(Var("m", 16, 64, 16)) * 3, 16),
         known_le(minimum(s, 3), 3),
         known_le(2, maximum(s, 2)),
+        known_le((s + 1) // 2, s),
+        known_le((s + 2) // 3 * 2, s + 1),
+        not known_le((s + 2) // 3 * 2, s),
+        known_le(s // 3 + s // 4, s),
+        known_le((s + 2) // 2, s),
+        not known_le((s + 3) // 2, s),
     ],
 )
 def test_the_obvious_is_known(known: bool) -> None:
