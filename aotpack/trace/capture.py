@@ -38,6 +38,8 @@ from aotpack.trace.operators.counted.ranges import (
     widen_counted_ranges,
 )
 from aotpack.trace.operators.decompositions import run_decompositions
+from aotpack.trace.operators.detection.branches import without_count_branches
+from aotpack.trace.operators.detection.calls import DetectionCalls
 from aotpack.trace.operators.layouts import kept_layouts
 from aotpack.trace.operators.modes import AlsoInside, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
@@ -94,7 +96,14 @@ def export(
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
-            with WithoutDataChecks(), WithoutStreams(), OnHost(), RecurrentLoops():
+            with (
+                WithoutDataChecks(),
+                WithoutStreams(),
+                OnHost(),
+                RecurrentLoops(),
+                DetectionCalls(),
+                without_count_branches(),
+            ):
                 program = _exported(module, args, named, shapes, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
@@ -166,7 +175,7 @@ def decompose(
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
             quiet_inference(),
-            AlsoInside(RegisteredLowerings, WithoutStreams, RecurrentLoops),
+            AlsoInside(DetectionCalls, RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
             kept_layouts(program),
             restored_bases(program),
