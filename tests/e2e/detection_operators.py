@@ -50,7 +50,7 @@ def roi_align(
 ) -> torch.Tensor:
     """The mean of samples, one after the other."""
     result = input.new_zeros(len(rois), input.shape[1], pooled_height, pooled_width)
-    for number, (image, *ends) in enumerate(rois.tolist()):
+    for number, (image, *ends) in enumerate(rois):
         x, y, right, bottom = (end * spatial_scale - 0.5 * aligned for end in ends)
         sides = [
             (length if aligned else max(length, 1)) / bins
@@ -59,14 +59,14 @@ def roi_align(
         steps = [sampling_ratio if sampling_ratio > 0 else math.ceil(side) for side in sides]
         for row, column in torch.cartesian_prod(*map(torch.arange, result.shape[2:])).tolist():
             for i, j in ((i, j) for i in range(steps[0]) for j in range(steps[1])):
-                at = y + sides[0] * (row + (i + 0.5) / steps[0])
-                across = x + sides[1] * (column + (j + 0.5) / steps[1])
+                at = y + row * sides[0] + (i + 0.5) * sides[0] / steps[0]
+                across = x + column * sides[1] + (j + 0.5) * sides[1] / steps[1]
                 result[number, :, row, column] += _between(input[int(image)], at, across)
             result[number, :, row, column] /= max(steps[0] * steps[1], 1)
     return result
 
 
-def _between(image: torch.Tensor, y: float, x: float) -> torch.Tensor:
+def _between(image: torch.Tensor, y: Any, x: Any) -> torch.Tensor:
     """Interpolated from the four pixels around; 0 outside."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
@@ -74,9 +74,10 @@ def _between(image: torch.Tensor, y: float, x: float) -> torch.Tensor:
     y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
     low, left = math.floor(y), math.floor(x)
     high, right = min(low + 1, height - 1), min(left + 1, width - 1)
-    above = image[:, low, left] * (1 - x + left) + image[:, low, right] * (x - left)
-    below = image[:, high, left] * (1 - x + left) + image[:, high, right] * (x - left)
-    return above * (1 - y + low) + below * (y - low)
+    down, across = y - low, x - left
+    above = image[:, low, left] * (1 - across) + image[:, low, right] * across
+    below = image[:, high, left] * (1 - across) + image[:, high, right] * across
+    return above * (1 - down) + below * down
 
 
 @torch.library.register_fake("torchvision::roi_align", lib=LIBRARY)

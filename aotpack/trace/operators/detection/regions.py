@@ -62,8 +62,8 @@ class _Side:
         steps = self._steps(count)
         bins = torch.arange(self.bins, device=steps.device)[:, None]
         bin_length = (self.length / self.bins)[:, None, None]
-        share = bin_length / (count if ratio > 0 else count[:, None, None])
-        place = self.start[:, None, None] + bins * bin_length + (steps + 0.5) * share
+        inside = (steps + 0.5) * bin_length / (count if ratio > 0 else count[:, None, None])
+        place = self.start[:, None, None] + bins * bin_length + inside
         is_used = (place >= -1) & (place <= self.pixels)
         if ratio <= 0:
             is_used = is_used & (steps < count[:, None, None])
