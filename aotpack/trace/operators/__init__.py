@@ -2,9 +2,9 @@
 
 ``operators`` (FX calls -> graph nodes), ``complex_calls``, ``control`` and ``bodies`` (branches
 and loops), ``assertions``, ``counted`` (sizes that data decide), ``detection`` (of torchvision),
-``admitted`` (calls on other sizes), ``positions`` and ``position_rules`` (index checks), ``strided`` (views by strides),
-``state`` (constants that change), ``decompositions``, ``copies``, ``layouts``, ``windows``,
-``registered`` (the user's lowerings, with our ``losses``), ``quantized`` (codes); replaced while
-exporting: ``answers`` (checks of data), ``random``, ``recurrent`` (LSTM, GRU, RNN as loops),
-``modes``.
+``admitted`` (calls on other sizes), ``positions`` and ``position_rules`` (index checks),
+``strided`` (views by strides), ``state`` (constants that change), ``decompositions``, ``copies``,
+``layouts``, ``windows``, ``registered`` (the user's lowerings, with our ``losses``), ``quantized``
+(codes); replaced while exporting: ``answers`` (checks of data), ``random``, ``recurrent`` (LSTM,
+GRU, RNN as loops), ``modes``.
 """

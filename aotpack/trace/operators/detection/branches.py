@@ -56,9 +56,12 @@ def _topk_min(input: torch.Tensor, orig_kval: int, axis: int) -> Any:
 
 
 def _decode(coder: Any, rel_codes: torch.Tensor, boxes: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Codes are rows, one for each box."""
-    rows = rel_codes.flatten(1)
-    found: torch.Tensor = coder.decode_single(rows, torch.cat([*boxes]))
+    """Codes of counted boxes are rows, one for each box."""
+    places = torch.cat([*boxes])
+    total = places.shape[0]
+    has_number = isinstance(total, int) and total > 0
+    rows = rel_codes.reshape(total, -1) if has_number else rel_codes.flatten(1)
+    found: torch.Tensor = coder.decode_single(rows, places)
     return found.unflatten(1, (-1, 4))
 
 
