@@ -52,7 +52,7 @@ def _batched_nms(
 
 
 def _topk_min(input: torch.Tensor, orig_kval: int, axis: int) -> Any:
-    return torch.sym_min(orig_kval, input.size(axis))
+    return torch.sym_min(orig_kval, input.size(axis))  # type: ignore[no-untyped-call]
 
 
 def _decode(coder: Any, rel_codes: torch.Tensor, boxes: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -62,7 +62,8 @@ def _decode(coder: Any, rel_codes: torch.Tensor, boxes: Sequence[torch.Tensor]) 
     has_number = isinstance(total, int) and total > 0
     rows = rel_codes.reshape(total, -1) if has_number else rel_codes.flatten(1)
     found: torch.Tensor = coder.decode_single(rows, places)
-    return found.unflatten(1, (-1, 4))
+    boxes_of_rows: torch.Tensor = found.unflatten(1, (-1, 4))  # type: ignore[no-untyped-call]
+    return boxes_of_rows
 
 
 def _pooled_by_level(
@@ -76,7 +77,8 @@ def _pooled_by_level(
     """Each box in the features of its level."""
     images = torch.cat([torch.full_like(own[:, :1], k) for k, own in enumerate(boxes)])
     rois = torch.cat([images, torch.cat([*boxes])], 1)
-    options = (*output_size, sampling_ratio, False)
+    height, width = output_size
+    options = (height, width, sampling_ratio, False)
     if len(features) == 1:
         return regions.roi_align(features[0], rois, scales[0], *options)
     levels = level_of(boxes)

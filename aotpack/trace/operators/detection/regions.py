@@ -79,7 +79,7 @@ class _Side:
         if isinstance(count, int):
             return torch.arange(count, device=self.start.device)
         most: Any = F.pad(count, (0, 1)).amax().long().item()  # 0 of no regions
-        torch._check(most >= 0)
+        torch._check(most >= 0)  # type: ignore[no-untyped-call]
         return torch.arange(most, device=self.start.device)
 
 
