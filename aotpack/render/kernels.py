@@ -147,7 +147,7 @@ def _foreign(
     selector: FormSelector,
     most: int | None,
 ) -> tuple[Choice, ...]:
-    """The only choice of a call of torch; those of a user's Triton kernel by its configurations."""
+    """The only choice of a call of torch; those of a user's kernel by its configurations."""
     call = kernel.foreign
     assert call is not None
     if isinstance(call.kernel, TorchOperator):

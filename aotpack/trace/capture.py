@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._dynamo.exc import UserError, UserErrorType
+from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
@@ -235,7 +236,11 @@ def _is_object(tensor: object) -> bool:
 
 @contextmanager
 def quiet_inference() -> Iterator[None]:
-    """No gradients, no fused encoder kernels (which hide operators), no torch log on stderr."""
+    """No gradients, no fused encoder kernels (which hide operators), no torch log on stderr.
+
+    What torch's compiler changes in the process is put back: whether distributions check arguments.
+    """
+    validates = Distribution._validate_args
     fast_path = torch.backends.mha.get_fastpath_enabled()
     disabled = [log.disabled for log in _CHATTY]
     for log in _CHATTY:
@@ -246,6 +251,7 @@ def quiet_inference() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        Distribution.set_default_validate_args(validates)
         torch.backends.mha.set_fastpath_enabled(fast_path)
         for log, before in zip(_CHATTY, disabled, strict=True):
             log.disabled = before

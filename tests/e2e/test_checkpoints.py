@@ -244,7 +244,8 @@ def test_other_checkpoints_are_refused_with_what_to_do(config, message, tmp_path
 
 
 def test_other_files_are_refused(tmp_path, capsys):
-    assert main(["build", "m.gguf", "-o", str(tmp_path), "--target", "cpu"]) == 2
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    assert main(["build", str(tmp_path / "m.gguf"), "-o", str(tmp_path), "--target", "cpu"]) == 2
     assert "a GGUF file has blocks of its own codes" in capsys.readouterr().err
     with pytest.raises(UsageError, match="m.gguf: a GGUF file has blocks.*gguf_file=.*--quantize"):
         aotpack.load_checkpoint(net(), tmp_path / "m.gguf")

@@ -107,7 +107,7 @@ def test_parts_of_a_weight_are_weights(kind, target):
     model[0].weight = nn.Parameter(kind(model[0].weight.codes, model[0].weight.scale * 2), False)
     torch.testing.assert_close(packaged(X), wanted(model, X), rtol=1e-4, atol=1e-5)
     with pytest.raises(
-        AotpackError, match="'0.weight' is no weight of the model; near it:.*'0.weight_scale'"
+        AotpackError, match="the layer of '0.weight' is quantised: .* bind '0.weight_codes'"
     ):
         packaged.bind_weights({"0.weight": model[0].weight}, strict=False)
 

@@ -159,7 +159,7 @@ class Assigned(nn.Module):
     forward = compute
 
 
-class Held(nn.Module):
+class WithPart(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.part = Assigned()
@@ -168,7 +168,7 @@ class Held(nn.Module):
         return self.part(x)
 
 
-@pytest.mark.parametrize("kind", [Assigned, Held])
+@pytest.mark.parametrize("kind", [Assigned, WithPart])
 def test_lines_of_a_forward_of_another_name(kind: type[nn.Module]) -> None:
     model = kind()
     traced = trace_methods({"": Method(model, (X[:, :2],))}, OPTIONS)[""]

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributions import Categorical, Geometric, Normal
+from torch.distributions import Categorical, Distribution, Geometric, Normal
 from torch.export import Dim
 
 import aotpack
@@ -112,6 +112,13 @@ def test_products_give_distances_where_the_model_says_so() -> None:
         assert "aten.matmul.default" in [node.op for node in traced.graph.nodes]
 
 
+@pytest.fixture
+def validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's compiler turns the checks of distributions off, in the whole process."""
+    monkeypatch.setattr(Distribution, "_validate_args", True)
+
+
+@pytest.mark.usefixtures("validation")
 def test_what_a_distribution_checks_is_asserted() -> None:
     model = Model(lambda x: Normal(x, x + 1).log_prob(x + 2) + Categorical(x + 1).entropy().sum())
     packaged = aotpack.compile(model, (X.abs(),), target="cpu")
@@ -122,6 +129,7 @@ def test_what_a_distribution_checks_is_asserted() -> None:
         packaged(X - 9)
 
 
+@pytest.mark.usefixtures("validation")
 def test_other_branches_of_distributions_are_refused() -> None:
     model = Model(lambda x: Geometric(x.sigmoid()).log_prob(x.abs().round()))
     with pytest.raises(TraceError, match=r"(?s)data-dependent.*validate_args=False"):
