@@ -26,7 +26,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import IO, Any
 
 import torch
@@ -164,7 +163,7 @@ def packaged(name: str, case: Case, options: argparse.Namespace) -> Path:
     built = BuildOptions(parse_targets(target), golden=0, jobs=options.compilers)
     product = Build(Source(*case), built).precompiled
     options.packages.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.packages) as unfinished:
+    with TemporaryDirectory(dir=options.packages) as unfinished:
         write_package(product, Path(unfinished) / name, "none")
         shutil.rmtree(Path(unfinished) / name / "_runtime")  # the checkout's is used
         (Path(unfinished) / name).rename(folder)
@@ -200,7 +199,7 @@ def _alone_if(wanted: bool) -> Iterator[None]:
         yield
         return
     gpu = os.environ["CUDA_VISIBLE_DEVICES"]
-    with open(Path(tempfile.gettempdir()) / f"bench_models.{gpu}.lock", "w") as lock:
+    with open(Path(gettempdir(), f"bench_models.{gpu}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -294,9 +293,8 @@ def run(names: Sequence[str], options: argparse.Namespace) -> dict[str, Found]:
     """All cases, ``options.jobs`` at a time: prepared together, measured one by one."""
     start, results = time.perf_counter(), dict[str, Found]()
     for first in range(0, len(names), options.jobs):
-        some = names[first : first + options.jobs]
-        gpus = torch.cuda.device_count()
-        workers = [Worker(name, number % gpus, options) for number, name in enumerate(some)]
+        some = enumerate(names[first : first + options.jobs])
+        workers = [Worker(name, n % torch.cuda.device_count(), options) for n, name in some]
         ready = {}
         for worker in workers:
             left = options.limit - (time.perf_counter() - start)

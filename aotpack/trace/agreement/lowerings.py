@@ -61,7 +61,7 @@ class _Comparison(fx.Interpreter):
         if not registered(n.target):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        theirs = _copied((args, kwargs))
+        theirs = copy.deepcopy((args, kwargs))  # what is one tensor, or views of one, stays so
         try:
             result = super().run_node(n)
         except Exception as error:
@@ -81,11 +81,6 @@ class _Comparison(fx.Interpreter):
         if not isinstance(value, fx.GraphModule):
             return value
         return as_part(_Comparison(value, self.name))
-
-
-def _copied(values: Any) -> Any:
-    """Copies of tensors; those that are one, or views of one memory, stay so."""
-    return copy.deepcopy(values)
 
 
 def _answer(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
