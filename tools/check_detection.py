@@ -4,11 +4,13 @@
     python tools/check_detection.py ssdlite320_mobilenet_v3_large
 
 Each model is built at three least scores: that of all boxes, of some, and of none. A line says how
-long the build took, how many boxes of how many images agree, and the largest error. It needs
-torchvision, and so the torch that torchvision was built for.
+long the build took, and how many detections are not those of the model in float64, beside eager's:
+rounding decides which of two nearly equal boxes suppresses the other. The law allows 1.5 times
+eager's and one an image. It needs torchvision, and so the torch that torchvision was built for.
 """
 
 import argparse
+import copy
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +22,8 @@ from torch import nn
 
 import aotpack
 
-_Detections: TypeAlias = list[dict[str, torch.Tensor]]
+_Detections: TypeAlias = dict[str, torch.Tensor]
+CLOSE = {"boxes": 1e-2, "scores": 1e-3, "labels": 0.0}
 
 _SMALL = {"min_size": 64, "max_size": 96}
 MODELS: Mapping[str, Mapping[str, Any]] = {
@@ -51,29 +54,40 @@ def main() -> int:
 
 def _agrees(name: str, least: float, images: int, target: str) -> bool:
     model = _model(name, least)
+    wide = copy.deepcopy(model).double()
     began = time.perf_counter()
     packaged = aotpack.compile(model, ([_image(0)],), target=target)
     built = time.perf_counter() - began
-    boxes, error, spent, complaint = 0, 0.0, 0.0, ""
+    boxes, spent = 0, 0.0
+    others = [0, 0]
     for seed in range(1, images + 1):
-        image = [_image(seed)]
+        image = _image(seed)
         with torch.no_grad():
-            wanted = model(image)
+            (eager,) = model([image])
+            (wanted,) = wide([image.double()])
         began = time.perf_counter()
-        found = packaged(image)
+        (found,) = packaged([image])
         spent += time.perf_counter() - began
-        boxes += len(wanted[0]["scores"])
-        try:
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-            error = max(error, _error(found, wanted))
-        except AssertionError as difference:
-            complaint = f"  DIFFERS: {str(difference).splitlines()[0]}"
+        boxes += len(wanted["scores"])
+        for place, one in enumerate((found, eager)):
+            others[place] += _others(one, wanted) + _others(wanted, one)
+    agrees = others[0] <= 1.5 * others[1] + images
     print(
-        f"{name} from {least}: built in {built:.0f} s, {images} images, {boxes} boxes, "
-        f"largest error {error:.1e}, {1000 * spent / images:.0f} ms a call{complaint}",
+        f"{name} from {least}: built in {built:.0f} s, {images} images, {boxes} boxes, not those "
+        f"of float64 {others[0]}, eager's {others[1]}, {1000 * spent / images:.0f} ms a call"
+        f"{'' if agrees else '  DIFFERS'}",
         flush=True,
     )
-    return not complaint
+    return agrees
+
+
+def _others(some: _Detections, all_of: _Detections) -> int:
+    """How many detections are not among others: rounding may change which box is better."""
+    same = torch.ones(len(some["scores"]), len(all_of["scores"]), dtype=torch.bool)
+    for key, close in CLOSE.items():
+        error = (some[key].double().unsqueeze(1) - all_of[key].double()).abs()
+        same &= (error.amax(-1) if error.dim() == 3 else error) <= close
+    return int((~same.any(1)).sum())
 
 
 def _model(name: str, least: float) -> nn.Module:
@@ -108,11 +122,6 @@ def _spread(layer: nn.Module, given: Any, result: torch.Tensor) -> torch.Tensor:
 
 def _image(seed: int) -> torch.Tensor:
     return torch.rand(3, 64, 80, generator=torch.Generator().manual_seed(seed))
-
-
-def _error(found: _Detections, wanted: _Detections) -> float:
-    pairs = [(one[key], two[key]) for one, two in zip(found, wanted, strict=True) for key in two]
-    return max((float((a - b).abs().max()) for a, b in pairs if a.numel()), default=0.0)
 
 
 if __name__ == "__main__":

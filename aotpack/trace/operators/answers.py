@@ -80,7 +80,7 @@ def _cov(
     fweights: torch.Tensor | None = None,
     aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Over rows: ``(x - mean) w (x - mean)^T / norm``; a norm below 0 counts as 0."""
+    """Over rows: ``(x - mean) w (x - mean)^H / norm``; a norm below 0 counts as 0."""
     x = input if input.dim() == 2 else input.reshape(1, -1)
     weights = [w for w in (fweights, aweights) if w is not None]
     w = weights[0] * weights[1] if len(weights) == 2 else weights[0] if weights else None
@@ -91,17 +91,21 @@ def _cov(
         norm = count - correction * (w * aweights).sum() / count
     norm = norm.clamp(min=0) if isinstance(norm, torch.Tensor) else _larger(norm, 0)
     x = x - mean
-    found: torch.Tensor = (x @ (x if w is None else x * w).t() / norm).squeeze()
+    found: torch.Tensor = (x @ (x if w is None else x * w).mH / norm).squeeze()
     return found
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
-    """The covariance divided by both deviations, clamped to [-1, 1]."""
+    """The covariance divided by both deviations; its parts are clamped to [-1, 1]."""
     c = _cov(input)
     if c.dim() == 0:
         return c / c
-    deviation = c.diagonal().sqrt()
-    return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+    variance = c.diagonal()
+    deviation = (variance.real if c.is_complex() else variance).sqrt()
+    found = c / deviation.unsqueeze(1) / deviation
+    if c.is_complex():
+        return torch.complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
+    return found.clamp(-1, 1)
 
 
 def _quantile(

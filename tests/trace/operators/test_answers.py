@@ -25,6 +25,11 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "cov": torch.cov,
     "cov_of_a_row": lambda x: torch.cov(x[0]),
     "weighted_cov": lambda x: x.cov(correction=1, fweights=WHOLE, aweights=x[0].abs() + 1),
+    "complex_cov": lambda x: torch.view_as_real(torch.cov(torch.complex(x, x.flip(0) + 2 * x))),
+    "weighted_complex_cov": lambda x: torch.view_as_real(
+        torch.complex(x, x.flip(1)).cov(fweights=WHOLE, aweights=x[0].abs() + 1)
+    ),
+    "complex_corrcoef": lambda x: torch.view_as_real(torch.corrcoef(torch.complex(x, x.flip(1)))),
     "corrcoef": torch.corrcoef,
     "corrcoef_of_a_row": lambda x: torch.corrcoef(x[0]),
     "quantile": lambda x: torch.quantile(x, Q, 1),
