@@ -20,7 +20,7 @@ _PREFIX = "aotpack-build-"
 
 @contextmanager
 def temporary_folder(doing: str) -> Iterator[Path]:
-    """A folder below TMPDIR; an OSError inside the block is told as a failure to write there."""
+    """A folder below TMPDIR; an OSError of the system is told as a failure to write there."""
     try:
         parent = Path(tempfile.gettempdir())
     except OSError as error:
@@ -32,6 +32,8 @@ def temporary_folder(doing: str) -> Iterator[Path]:
         with locked_folder(parent, _PREFIX) as folder:
             yield folder
     except OSError as error:
+        if error.errno is None:
+            raise  # by a program, as the TimeoutError of an alarm
         advice = "make room there, or name" if is_full(error) else "name"
         raise AotpackError(
             f"{doing}: writing temporary files into {parent} failed: {error.strerror or error}; "

@@ -86,6 +86,8 @@ def test_a_failure_inside_is_told_with_the_folder(
     with pytest.raises(ValueError, match="not of the disk"), temporary_folder("doing x") as folder:
         assert folder.stat().st_mode & 0o777 == 0o700
         raise ValueError("not of the disk")
+    with pytest.raises(TimeoutError), temporary_folder("doing x"):
+        raise TimeoutError("an alarm of the caller's")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -181,8 +181,9 @@ def test_calls_say_which_method(package):
         with pytest.raises(AttributeError, match="no attribute 'prefil'; did you mean 'prefill'"):
             model.prefil(IDS)
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(AotpackError, match="copying tiny_llm: .* Load the package once"):
-                copied(model)
+            for one in (model, model.decode):
+                with pytest.raises(AotpackError, match="copying tiny_llm: .*Load the package once"):
+                    copied(one)
 
 
 def test_no_attribute_of_a_package_is_hidden():

@@ -1,7 +1,7 @@
 """What the methods of a loaded package share: the device, weights and state, arenas, kernels."""
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +98,14 @@ class OnDevice:
         self._held = held
         self._pool, self._weights = held.pool, held.weights
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refused: a copy would need the device's memory and code."""
+        name = self._held.parts.manifest.signature.name
+        raise ArgumentError(
+            f"copying {name}: a loaded model holds memory and code of its device, and is neither "
+            f"pickled nor copied. Load the package once more, in each process: {name}.load()"
+        )
+
     @property
     def target(self) -> str:
         """The target whose binaries run."""
@@ -120,14 +128,6 @@ class Package(OnDevice):
     def __init__(self, held: LoadedMemory) -> None:
         super().__init__(held, held.parts.manifest)
         self.targets: tuple[str, ...] = self.manifest.targets
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refused: a copy would need the device's memory and code."""
-        name = self.manifest.signature.name
-        raise ArgumentError(
-            f"copying {name}: a loaded model holds memory and code of its device, and is neither "
-            f"pickled nor copied. Load the package once more, in each process: {name}.load()"
-        )
 
     @property
     def state(self) -> "State":
@@ -216,18 +216,40 @@ class Package(OnDevice):
     def _views(self) -> "State":
         self._held.wait()
         block = self._weights.block
-        return State(
-            (weight.name, DeviceArray.over(self.device, address, weight.shape, weight.dtype, block))
+        views = {
+            weight.name: DeviceArray.over(self.device, address, weight.shape, weight.dtype, block)
             for weight, address in self._weights.state().parts
-        )
+        }
+        return State(views)
 
 
-class State(dict[str, DeviceArray]):
+class State(Mapping[str, DeviceArray]):
     """Views of buffers by name; another name is answered with the near one."""
 
-    def __missing__(self, name: object) -> DeviceArray:
-        hint = did_you_mean(str(name), self) or f"; it has {', '.join(self) or 'nothing'}"
-        raise KeyError(f"the state has no {name!r}{hint}")
+    def __init__(self, views: Mapping[str, DeviceArray]) -> None:
+        self._views = views
+
+    def __getitem__(self, name: str) -> DeviceArray:
+        if name not in self._views:
+            hint = did_you_mean(str(name), self) or f"; it has {', '.join(self) or 'nothing'}"
+            raise KeyError(f"the state has no {name!r}{hint}")
+        return self._views[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        """Refused: the memory is the model's."""
+        raise ArgumentError(
+            f"setting {name!r} of the state: its memory is the model's. Write to that with "
+            f"bind_weights({{{name!r}: ...}}, strict=False), or torch.from_dlpack(state[{name!r}])"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __repr__(self) -> str:
+        return f"State({dict(self._views)})"
 
 
 def _release(

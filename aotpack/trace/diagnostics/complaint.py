@@ -31,7 +31,8 @@ _ADVICE = (
         r"data pointer of Tensor|__cuda_array_interface__|\.numpy\(\) is not supported",
         "code that takes a tensor's memory (CUDA C++, CuPy, numpy) cannot be packaged; of kernels, "
         "Triton's are (torch.library.triton_op), and an operator of your own says what it computes "
-        "with aotpack.register_lowering",
+        "with aotpack.register_lowering; a global tensor that the body of a loop uses becomes a "
+        "buffer of the model",
     ),
     (
         r"requires CUDA support|CUDA enabled|NVIDIA driver|for cuda devices"

@@ -7,6 +7,7 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -131,10 +132,76 @@ def _affine_grid(theta: torch.Tensor, size: Sequence[int], align_corners: bool) 
     return (points @ theta.mT).reshape(theta.shape[0], *size[2:], len(size) - 2)
 
 
+def _frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
+    """``[0, 1, ..., -2, -1] / (n d)``."""
+    i = _counted(n, options)
+    return torch.where(i < (n + 1) // 2, i, i - n) / (n * d)
+
+
+def _half_frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
+    return _counted(n // 2 + 1, options) / (n * d)
+
+
+def _range(start: Any, end: Any, step: Any = 1, **options: Any) -> torch.Tensor:
+    """The end belongs to it."""
+    places: torch.Tensor = _counted(math.floor((end - start) / step) + 1, options) * step + start
+    return places
+
+
+def _counted(length: int, options: Mapping[str, Any]) -> torch.Tensor:
+    """0, 1, ... in floats, where no type is given."""
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    return torch.arange(length, dtype=dtype, device=options.get("device"))
+
+
+def _window(formula: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A window of a formula over places from 0 to 1; a periodic one leaves out its last."""
+
+    def made(length: int, periodic: bool = True, *given: float, **options: Any) -> torch.Tensor:
+        i = _counted(length, options)
+        last = length - 1 + periodic
+        return torch.ones_like(i) if length == 1 else formula(i / last, *given)
+
+    return made
+
+
+def _bartlett(t: torch.Tensor) -> torch.Tensor:
+    return 1 - (2 * t - 1).abs()
+
+
+def _blackman(t: torch.Tensor) -> torch.Tensor:
+    return 0.42 - 0.5 * torch.cos(2 * math.pi * t) + 0.08 * torch.cos(4 * math.pi * t)
+
+
+def _hamming(t: torch.Tensor, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
+    return alpha - beta * torch.cos(2 * math.pi * t)
+
+
+def _kaiser(t: torch.Tensor, beta: float = 12.0) -> torch.Tensor:
+    inside = (1 - (2 * t - 1).square()).clamp(min=0).sqrt()
+    return torch.i0(beta * inside) / torch.i0(torch.full((), beta, dtype=t.dtype))
+
+
+_ATEN = torch.ops.aten
 _OWN: Table = {
-    torch.ops.aten.multilabel_margin_loss.default: _multilabel_margin_loss,
-    torch.ops.aten.affine_grid_generator.default: _affine_grid,
+    _ATEN.multilabel_margin_loss.default: _multilabel_margin_loss,
+    _ATEN.affine_grid_generator.default: _affine_grid,
+    _ATEN.fft_fftfreq.default: _frequencies,
+    _ATEN.fft_rfftfreq.default: _half_frequencies,
+    _ATEN.range.default: _range,
+    _ATEN.range.step: _range,
+    **{
+        getattr(operator, overload): _window(formula)
+        for operator, formula, more in (
+            (_ATEN.bartlett_window, _bartlett, ()),
+            (_ATEN.blackman_window, _blackman, ()),
+            (_ATEN.hamming_window, _hamming, ("periodic_alpha", "periodic_alpha_beta")),
+            (_ATEN.kaiser_window, _kaiser, ("beta",)),
+        )
+        for overload in ("default", "periodic", *more)
+    },
 }
+"""Formulas of windows are those of torch's documentation."""
 
 
 def _whole_table() -> Table:

@@ -47,3 +47,11 @@ def test_another_name_of_state_is_answered_with_the_near_one(tmp_path: Path) -> 
             state["scales"]
         with pytest.raises(KeyError, match="the state has no 'nope'; it has scale"):
             state["nope"]
+
+
+def test_state_is_written_to_in_its_memory_alone(tmp_path: Path) -> None:
+    with load(write_stateful(tmp_path / "demo"), FakeDevice()) as model:
+        state = model.state
+        with pytest.raises(AotpackError, match=r"setting 'scale' of the state.*bind_weights\(\{'s"):
+            state["scale"] = np.ones(1, np.float32)
+        assert state == {"scale": state["scale"]} and "scale" in repr(state)

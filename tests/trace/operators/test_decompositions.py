@@ -1,5 +1,7 @@
 """Taking apart by what is remembered, beside torch's own public way."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -136,6 +138,40 @@ def test_affine_grids_with_sides_of_1(size: tuple[int, ...], align: bool) -> Non
     theta = torch.randn(3, dims, dims + 1, generator=torch.Generator().manual_seed(0))
     model = aotpack.compile(Grid(), (theta,), target="cpu")
     torch.testing.assert_close(model(theta), Grid()(theta))
+
+
+FACTORIES: dict[str, Callable[[int], torch.Tensor]] = {
+    "frequencies": lambda n: torch.fft.fftfreq(n, 0.5),
+    "half frequencies": lambda n: torch.fft.rfftfreq(n),
+    "frequencies in float64": lambda n: torch.fft.fftfreq(n, dtype=torch.float64),
+    "bartlett": torch.bartlett_window,
+    "symmetric bartlett": lambda n: torch.bartlett_window(n, False),
+    "blackman": torch.blackman_window,
+    "symmetric blackman": lambda n: torch.blackman_window(n, False),
+    "hamming": torch.hamming_window,
+    "hamming of parameters": lambda n: torch.hamming_window(n, False, 0.6, 0.4),
+    "kaiser": torch.kaiser_window,
+    "kaiser of a shape": lambda n: torch.kaiser_window(n, False, beta=3.0, dtype=torch.float64),
+    "range": lambda n: torch.range(0.5, n, 0.7),
+    "range downwards": lambda n: torch.range(n, 0, -2),
+}
+
+
+NO_LENGTH = ("half frequencies", "range", "range downwards")  # of 0
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+def test_constants_by_formulas(name: str) -> None:
+    class Lengths(nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [x * FACTORIES[name](n) for n in lengths]
+
+    lengths = [n for n in (0, 1, 2, 7, 8) if n or name not in NO_LENGTH]
+    x = torch.ones(1)
+    model = aotpack.compile(Lengths(), (x,), target="cpu")
+    for found, wanted in zip(model(x), Lengths()(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_affine_grids_of_dynamic_sides_are_refused() -> None:
