@@ -5,14 +5,15 @@ each target must give eager's answer. Failing models are shrunk by dropping line
 Refusals (TraceError, UnsupportedError) are counted by message. ``--casts`` checks graphs with
 conversions instead (``tools/fuzz_casts.py``), ``--convs`` graphs of convolutions, held to the
 accuracy law on both hosts, and again with other weights (``tools/fuzz_convs.py``), ``--counted``
-graphs whose sizes data decide (``tools/fuzz_counted.py``).
+graphs whose sizes data decide (``tools/fuzz_counted.py``), ``--strides`` graphs of tensors that do
+not lie row-major, called in several ways (``tools/fuzz_strides.py``), ``--subgraphs`` graphs with
+branches, loops and regions (``tools/fuzz_subgraphs.py``).
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import random
 import re
 import sys
 import time
@@ -20,124 +21,27 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
 from torch.export import Dim
 
-import aotpack.schedule
 from aotpack.devices import H200, Gpu
 from aotpack.errors import TraceError, UnsupportedError
-from aotpack.ir.kernels.access import Strides
-from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.kernels.tiles import (
-    MAX_ARCH,
-    AttentionTile,
-    MatmulTile,
-    PointwiseTile,
-    ReductionTile,
-    Tile2D,
-    Variant,
-)
-from aotpack.ir.operations import Scan
-from aotpack.ir.program import Program
-from aotpack.ir.symbolic.facts import bounds, typical
-from aotpack.ir.symbolic.integers import product
-from aotpack.schedule.fusion import concat_in_place
-from aotpack.schedule.sorts import expand_sorts
-from aotpack.schedule.tiles import tile_2d
-from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.target import CPU, INTERPRETER, Target, parse_targets
 from tests.e2e.law import LAW, Tolerance
 from tests.e2e.oracle import Compiled, agree, compile_all
-from tools import fuzz_casts, fuzz_convs, fuzz_counted
+from tools import fuzz_casts, fuzz_convs, fuzz_counted, fuzz_strides, fuzz_subgraphs
 from tools.fuzz_make import make
-from tools.fuzz_model import SIZES, Input, Model, Shell, pruned
+from tools.fuzz_model import SIZES, Input, Model, Shell, inner_lines, without, without_inside
+from tools.fuzz_schedules import SMALL, odd_schedules
 
 SLACK = Tolerance(factor=16, floor=1.0)
-PROGRAMS = 64  # about the most of a kernel: they are interpreted one by one
-STEPS = 256  # about the most loop steps of all of them
 NARROWS = re.compile(r"float\(|half\(|bfloat16|float16|float32")
-# Few elements are a long row there, and launches are free, so that many are made.
-SMALL = replace(H200, name="small", registers=12, launch=0.0)
-SMALL_NUMBERS = (
-    (tile_2d, "SHORTEST_SIDE", 2),
-    (concat_in_place, "SHORTEST_RUN", 1),
-    (expand_sorts, "LONGEST_COUNTED", 3),
-    (expand_sorts, "LONGEST_COUNTED_LEFT", 4),
-    (expand_sorts, "SHORTEST_SELECTED", 2),
-    (expand_sorts, "MOST_SELECTED", 2),
-    (expand_sorts, "RUN", 2),
-)
-
-
-@contextmanager
-def odd_schedules(seed: int) -> Iterator[None]:
-    """Schedules that are legal for any model, with small numbers: loops iterate and sorts merge.
-
-    On the GPU ``SMALL`` rows have parts too.
-    """
-
-    def choose(
-        program: Program, kernels: tuple[Kernel, ...], strides: Strides, gpu: Gpu
-    ) -> tuple[Kernel, ...]:
-        rng = random.Random(seed)
-        chosen = choose_tiles(program, kernels, strides, gpu)
-        return tuple(replace(kernel, variants=_odd_on_gpus(kernel, rng)) for kernel in chosen)
-
-    with ExitStack() as stack:
-        for module, name, value in SMALL_NUMBERS:
-            stack.enter_context(mock.patch.object(module, name, value))
-        passes = aotpack.schedule.PASSES.replaced("choose_tiles", choose)
-        stack.enter_context(mock.patch.object(aotpack.schedule, "PASSES", passes))
-        yield
-
-
-def _odd_on_gpus(kernel: Kernel, rng: random.Random) -> tuple[Variant, ...]:
-    """The variants for processors, and one odd form for all GPUs."""
-    return *(v for v in kernel.variants if v.takes(CPU.arch)), _odd(kernel, rng)
-
-
-def _odd(kernel: Kernel, rng: random.Random) -> Variant:
-    last = kernel.variants[-1]
-    variant = replace(last, arch_low=CPU.arch + 1, arch_high=MAX_ARCH, at_most=None, others=())
-    tile = variant.tile
-    match tile:
-        case PointwiseTile():
-            points = product(typical(axis.extent) for axis in kernel.axes)
-            tile = replace(tile, x=_enough(rng.choice((2, 16)), int(points), PROGRAMS))
-        case Tile2D():
-            tile = replace(tile, y=rng.choice((2, 8)), x=rng.choice((2, 4)))
-        case ReductionTile():
-            looped = not any(isinstance(member.operation, Scan) for member in kernel.members)
-            looped = looped and rng.random() < 0.7
-            r = rng.choice((2, 4, 16)) if looped else 1
-            x, group = rng.choice(((1, 1), (1, 2), (2, 1), (8, 1)))
-            rows, along = (int(typical(axis.extent)) for axis in kernel.axes)
-            x, group = _enough(x, rows, PROGRAMS), group if x == 1 else 1
-            if looped:
-                r = _enough(r, along, STEPS // -(-rows // x))
-            else:
-                r = _enough(r, int(bounds(kernel.axes[1].extent)[1]), 1)
-            tile = ReductionTile(x, r, persistent=not looped, num_warps=4, group=group)
-        case MatmulTile():
-            tile = replace(tile, m=rng.choice((16, 32)), n=rng.choice((16, 32)), k=16)
-        case AttentionTile():
-            rows = tile.i if tile.is_for_few else 16  # memory for parts counts on them
-            tile = replace(tile, i=rows, j=rng.choice((16, 32)))
-    return replace(variant, tile=tile, others=())
-
-
-def _enough(block: int, points: int, most: int) -> int:
-    """The block, or its multiple by a power of two with at most ``most`` blocks for all points."""
-    while points > max(most, 1) * block:
-        block *= 2
-    return block
 
 
 def check(
@@ -154,14 +58,20 @@ def check(
     if not _eager_runs(Shell(model).double(), tuple(wide)):
         return  # types that differ in float64 alone: there is nothing to compare with
     args, shapes = _args(given, example), _dynamic_shapes(given)
-    compiled = compile_all(Shell(model), args, None, shapes, targets, gpu)
+    is_strict = "region(" in model.source  # only this mode keeps them
+    compiled = compile_all(Shell(model), args, None, shapes, targets, gpu, strict=is_strict)
     slack = tolerance or _slack(model)
-    agree(compiled, args, tolerance=slack)
+    is_strided = any(x.layout != "rows" for x in model.inputs)
+    agree(compiled, fuzz_strides.rows(args), tolerance=slack)
+    if is_strided:
+        fuzz_strides.check(compiled, args, is_example=True)
     for number in range(len(SIZES["b"].others) if model.is_dynamic else 0):
         sizes = {name: size.others[number] for name, size in SIZES.items()}
         other = _args(given, sizes)
         if _eager_runs(compiled.module, other):
-            agree(compiled, other, tolerance=slack)
+            agree(compiled, fuzz_strides.rows(other), tolerance=slack)
+            if is_strided:
+                fuzz_strides.check(compiled, other, is_example=False)
     if rebinds and compiled.module.state_dict():
         _rebind(compiled, model)
         agree(compiled, args, tolerance=slack, programs=False)
@@ -179,7 +89,7 @@ def _rebind(compiled: Compiled, model: Model) -> None:
 def _slack(model: Model) -> Tolerance:
     """Numbers of 64 bits are compared in their own ulps where all numbers have 64 bits."""
     narrow = any(x.dtype is not torch.float64 for x in model.inputs)
-    narrow |= any(NARROWS.search(line.expression) for line in model.lines)
+    narrow |= bool(NARROWS.search(model.source))
     return replace(SLACK, unit=torch.finfo(torch.float32).eps if narrow else 0)
 
 
@@ -227,25 +137,18 @@ def verdict(
 def shrink(
     model: Model, kind: str, judge: Callable[[Model], tuple[str, str]] | None = None
 ) -> Model:
-    """The model with as few lines as still fail in the same way."""
+    """The model with as few lines as still fail in the same way, also in its functions."""
     judge = judge or verdict
     for line in reversed(model.lines):
-        smaller = _without(model, line.name)
+        smaller = without(model, line.name)
         if smaller.lines and judge(smaller)[0] == kind:
             model = smaller
+    for name in reversed([line.name for line in inner_lines(model)]):
+        for smaller in without_inside(model, name):
+            if judge(smaller)[0] == kind:
+                model = smaller
+                break
     return model
-
-
-def _without(model: Model, name: str) -> Model:
-    """The model without a line and its dependants."""
-    gone = {name}
-    kept = []
-    for line in model.lines:
-        if line.name in gone or gone.intersection(line.uses):
-            gone.add(line.name)
-        else:
-            kept.append(line)
-    return pruned(replace(model, lines=tuple(kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +228,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--casts", type=int, metavar="N", help="check N graphs with conversions")
     parser.add_argument("--convs", type=int, metavar="N", help="check N graphs of convolutions")
     parser.add_argument("--counted", type=int, metavar="N", help="N graphs with counted sizes")
+    parser.add_argument("--strides", type=int, metavar="N", help="N graphs of strided tensors")
+    parser.add_argument("--subgraphs", type=int, metavar="N", help="N graphs with branches, loops")
     parser.add_argument("--seed", type=int, default=0, help="of the first graph of those")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
@@ -337,9 +242,14 @@ def main(arguments: Sequence[str]) -> int:
         first, end = options.seed, options.seed + options.convs
         how = replace(how, make=fuzz_convs.make, targets=(INTERPRETER, CPU), tolerance=LAW)
         how = replace(how, rebinds=True, onednn=False)
-    if options.counted:
-        first, end = options.seed, options.seed + options.counted
-        how = replace(how, make=fuzz_counted.make)
+    for count, maker in (
+        (options.counted, fuzz_counted.make),
+        (options.strides, fuzz_strides.make),
+        (options.subgraphs, fuzz_subgraphs.make),
+    ):
+        if count:
+            first, end = options.seed, options.seed + count
+            how = replace(how, make=maker)
     if options.targets:
         how = replace(how, targets=parse_targets(options.targets))
     return _run(how, range(first, end), options.jobs, options.seconds)

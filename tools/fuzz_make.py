@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
-from tools.fuzz_model import SIZES, Input, Line, Model, pruned
-from tools.fuzz_rules import RULES, Draw, Known
+from tools.fuzz_model import SCOPE, SIZES, Input, Line, Model, pruned
+from tools.fuzz_rules import RULES, Draw, Known, Rule
 
 LARGEST = 64.0  # larger values are not used: their rounding errors would hide mistakes
 FLOATS = (torch.float32,) * 6 + (torch.float16, torch.bfloat16, torch.float64)
@@ -19,18 +19,22 @@ STATIC = (1, 2, 4, 6, 7, 8, 17)
 def make(seed: int) -> Model:
     """The model of a seed."""
     rng = random.Random(seed)
-    inputs = _inputs(rng)
-    sizes = {name: size.example for name, size in SIZES.items()}
-    known = [Known(x.name, x.draw(sizes, seed + n), True) for n, x in enumerate(inputs)]
-    draw, lines = Draw(rng, known), list[Line]()
+    inputs = some_inputs(rng)
+    draw, lines = Draw(rng, known_inputs(inputs, seed)), list[Line]()
     wanted = rng.randint(3, 16)
     for _ in range(400):
         if len(lines) < wanted:
-            _add_line(draw, lines)
+            add_line(draw, lines, RULES)
     return pruned(Model(inputs, tuple(lines)))
 
 
-def _inputs(rng: random.Random) -> tuple[Input, ...]:
+def known_inputs(inputs: tuple[Input, ...], seed: int) -> list[Known]:
+    """The first values, at the sizes of the example."""
+    sizes = {name: size.example for name, size in SIZES.items()}
+    return [Known(x.name, x.draw(sizes, seed + n), True) for n, x in enumerate(inputs)]
+
+
+def some_inputs(rng: random.Random) -> tuple[Input, ...]:
     """One to three tensors of related shapes, weights and an index."""
     dynamic = rng.random() < 0.5
     choices: tuple[int | str, ...] = (*STATIC, "b", "s") if dynamic else STATIC
@@ -54,28 +58,30 @@ def _inputs(rng: random.Random) -> tuple[Input, ...]:
     return tuple(inputs)
 
 
-def _add_line(draw: Draw, lines: list[Line]) -> None:
+def add_line(
+    draw: Draw, lines: list[Line], rules: Sequence[tuple[Rule, bool]], prefix: str = "v"
+) -> None:
     """Draw a line and keep it if eager can run it and its values are tame."""
-    rule, exact = draw.rng.choice(RULES)
+    rule, exact = draw.rng.choice(rules)
     drawn = rule(draw)
     if drawn is None:
         return
     expression, used = drawn
-    scope = {"torch": torch, "F": nn.functional} | {k.name: k.tensor for k in draw.known}
+    scope = SCOPE | {k.name: k.tensor for k in draw.known}
     try:
         tensor = eval(expression, scope)
     except (RuntimeError, IndexError, TypeError, ValueError):
         return
-    if not _is_tame(tensor):
+    if not is_tame(tensor):
         return
     keeps = exact and all(k.exact for k in used)
     keeps = keeps and tensor.dtype not in (torch.float16, torch.bfloat16)
-    name = f"v{len(lines)}"
+    name = f"{prefix}{len(lines)}"
     lines.append(Line(name, expression, tuple(k.name for k in used)))
     draw.known.append(Known(name, tensor, keeps))
 
 
-def _is_tame(tensor: Any) -> bool:
+def is_tame(tensor: Any) -> bool:
     if not isinstance(tensor, torch.Tensor) or tensor.numel() > 4000 or tensor.dim() > 5:
         return False
     return not tensor.numel() or bool(

@@ -67,7 +67,7 @@ def _broadcasts(a: torch.Tensor, b: torch.Tensor) -> bool:
     return all(p == q or 1 in (p, q) for p, q in pairs)
 
 
-def _along(texts: Sequence[str], accept: Callable[[Known], bool]) -> Rule:
+def along(texts: Sequence[str], accept: Callable[[Known], bool]) -> Rule:
     """Operators with a dimension ``{d}``, perhaps ``{e}``, and a number ``{n}`` below its size."""
 
     def rule(m: Draw) -> Any:
@@ -320,14 +320,14 @@ _TABLE: tuple[tuple[int, bool, Rule], ...] = (
     (1, True, _binary(texts.BITS, _is_integer)),
     (1, True, _binary(texts.BITS, _is_bool)),
     (1, True, _binary(texts.LOGIC, _is_bool)),
-    (5, True, _along(texts.VIEWS, _any)),
-    (4, False, _along(texts.SUMS, _is_float)),
-    (1, True, _along(texts.SELECTIONS, _is_number)),
-    (1, True, _along(texts.ORDERED, _is_number)),
-    (1, True, _along(texts.PLACES_IN_ORDER, _is_exact_number)),
-    (1, True, _along(texts.INDICES, _is_exact_number)),
-    (1, True, _along(texts.TRUTHS, _is_bool)),
-    (1, True, _along(texts.COUNTS, _is_integer)),
+    (5, True, along(texts.VIEWS, _any)),
+    (4, False, along(texts.SUMS, _is_float)),
+    (1, True, along(texts.SELECTIONS, _is_number)),
+    (1, True, along(texts.ORDERED, _is_number)),
+    (1, True, along(texts.PLACES_IN_ORDER, _is_exact_number)),
+    (1, True, along(texts.INDICES, _is_exact_number)),
+    (1, True, along(texts.TRUTHS, _is_bool)),
+    (1, True, along(texts.COUNTS, _is_integer)),
     (1, True, _where),
     (2, True, _joined),
     (3, False, _product),

@@ -73,6 +73,7 @@ def compile_all(
     gpu: devices.Gpu = devices.H200,
     golden: float = 0,
     repeat_layers: bool = False,
+    strict: bool = False,
 ) -> Compiled:
     """What ``pipeline.compile`` does for each target, with the products kept.
 
@@ -82,7 +83,9 @@ def compile_all(
     source = Source(module, args, kwargs, dynamic_shapes)
     targets = () if ALONE else targets
     built = dict.fromkeys((*targets, native_target()) if ON_A_GPU else targets)
-    how = BuildOptions(tuple(built), gpu=gpu, golden=golden, repeat_layers=repeat_layers)
+    how = BuildOptions(
+        tuple(built), gpu=gpu, golden=golden, repeat_layers=repeat_layers, strict=strict
+    )
     made = Build(source, how)
     precompiled = made.precompiled
     for schedule in made.scheduled.schedules:

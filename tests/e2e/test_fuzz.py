@@ -12,17 +12,21 @@ import aotpack.schedule
 from aotpack.devices import H200
 from aotpack.ir.operations import Pointwise
 from aotpack.ir.program import Program
+from aotpack.lower.registry import LOWERINGS
 from aotpack.stages import Lowered, Scheduled
 from aotpack.target import CPU, INTERPRETER
 from tests.c_flags import BASE_ONLY, shipped
 from tests.e2e.law import LAW
-from tools import fuzz, fuzz_convs, fuzz_counted
+from tools import fuzz, fuzz_convs, fuzz_counted, fuzz_schedules, fuzz_strides, fuzz_subgraphs
+from tools.fuzz_control import SCOPE
 from tools.fuzz_make import make
-from tools.fuzz_model import Input, Line, Model
+from tools.fuzz_model import LAYOUTS, Body, Input, Line, Model, inner_lines
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
 SEEDS = range(60)
+STRIDED = range(4)
+WITH_SUBGRAPHS = (2, 3, 4, 13)
 F32, F64, I32, BF16 = torch.float32, torch.float64, torch.int32, torch.bfloat16
 
 
@@ -33,8 +37,8 @@ def test_random_models(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTPACK_CFLAGS", f"-Og {shipped() if first % 4 else BASE_ONLY}")
     for seed in range(first, first + 6):
         model, target = make(seed), CPU if seed % 4 == 2 else INTERPRETER
-        gpu = fuzz.SMALL if seed % 2 else H200
-        with fuzz.odd_schedules(seed) if seed % 2 else nullcontext():
+        gpu = fuzz_schedules.SMALL if seed % 2 else H200
+        with fuzz_schedules.odd_schedules(seed) if seed % 2 else nullcontext():
             kind, words = fuzz.verdict(model, (target,), gpu)
         assert kind in ("ok", "refused"), f"seed {seed}: {words}\n{model.source}"
 
@@ -125,8 +129,8 @@ def test_found_on_processors(name: str) -> None:
 @pytest.mark.parametrize("odd", [False, True])
 @pytest.mark.parametrize("name", FOUND)
 def test_found_before(name: str, odd: bool) -> None:
-    with fuzz.odd_schedules(1) if odd else nullcontext():
-        fuzz.check(FOUND[name], gpu=fuzz.SMALL if odd else H200)
+    with fuzz_schedules.odd_schedules(1) if odd else nullcontext():
+        fuzz.check(FOUND[name], gpu=fuzz_schedules.SMALL if odd else H200)
 
 
 CONVOLUTIONS = fuzz.Campaign(fuzz_convs.make, (INTERPRETER, CPU), tolerance=LAW, rebinds=True)
@@ -193,3 +197,117 @@ def test_a_random_model_with_counted_sizes() -> None:
     drawn = fuzz_counted.make(6)
     kind, words = fuzz.verdict(drawn, (CPU,))
     assert kind == "ok", f"{words}\n{drawn.source}"
+
+
+# --- strides -----------------------------------------------------------------------------------
+
+
+def test_strided_models_are_a_function_of_the_seed() -> None:
+    made = [fuzz_strides.make(seed) for seed in range(40)]
+    assert made == [fuzz_strides.make(seed) for seed in range(40)]
+    assert {x.layout for one in made for x in one.inputs} == {*LAYOUTS}
+    assert any(x.is_weight and x.layout != "rows" for one in made for x in one.inputs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_keep_what_a_tensor_holds(layout: str) -> None:
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    if layout == "expanded":
+        x = x[:1].repeat(2, 1, 1)
+    laid = LAYOUTS[layout](x)
+    assert torch.equal(laid, x)
+    is_rows = laid.is_contiguous() and not laid.storage_offset()
+    assert is_rows == (layout == "rows")
+    assert LAYOUTS[layout](torch.ones(3)).shape == (3,)
+
+
+@pytest.mark.parametrize("seed", STRIDED)
+def test_random_strided_models(seed: int) -> None:
+    drawn = fuzz_strides.make(seed)
+    kind, words = fuzz.verdict(drawn)
+    assert kind == "ok", f"{words}\n{drawn.source}"
+
+
+def turned(source: str) -> Model:
+    """A model of an input in channels-last memory."""
+    x = Input("x", (2, 3, 4, 5), F32, layout="channels_last")
+    return Model((x,), (Line("v0", "x * 2", ("x",)), Line("v1", source, ("v0",))))
+
+
+def test_notices_other_strides_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signature that forgets the orders of results."""
+    wrong = turned("v0.relu()")
+    assert fuzz.verdict(wrong) == ("ok", "")
+    monkeypatch.setattr("aotpack.trace.graph.memory_order", lambda shape, strides: ())
+    kind, words = fuzz.verdict(wrong)
+    assert kind == "wrong" and "lies in (60, 1, 15, 3), the signature says ()" in words
+    assert len(fuzz.shrink(wrong, kind).lines) == 1
+
+
+def test_notices_results_in_other_strides_than_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def promised(shape: tuple[int, ...], order: tuple[int, ...] = ()) -> tuple[int, ...]:
+        return (999,) * len(shape)
+
+    monkeypatch.setattr(fuzz_strides, "strides", promised)
+    monkeypatch.setattr(fuzz_strides, "_check_orders", lambda compiled, args: None)
+    kind, words = fuzz.verdict(turned("v0.relu()"))
+    assert kind == "wrong" and "the signature promises (999, 999, 999, 999)" in words
+
+
+# --- subgraphs ---------------------------------------------------------------------------------
+
+
+def test_models_with_subgraphs_are_a_function_of_the_seed() -> None:
+    made = [fuzz_subgraphs.make(seed) for seed in range(30)]
+    assert made == [fuzz_subgraphs.make(seed) for seed in range(30)]
+    assert all(f"{name}(" in " ".join(one.source for one in made) for name in SCOPE)
+    assert any(inner.bodies for one in made for inner in inner_lines(one)), "none is nested"
+
+
+@pytest.mark.parametrize("seed", WITH_SUBGRAPHS)
+def test_random_models_with_subgraphs(seed: int) -> None:
+    drawn = fuzz_subgraphs.make(seed)
+    kind, words = fuzz.verdict(drawn)
+    assert kind == "ok", f"{words}\n{drawn.source}"
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+@pytest.mark.parametrize("name", ["cond", "while_loop", "scan", "map_over", "region"])
+def test_plain_python_means_what_torch_does(name: str) -> None:
+    """Eager's side of a comparison is no torch operator."""
+    x, w = torch.randn(4, 3, 4), torch.randn(4)
+    calls = {
+        "cond": lambda f: f(x.sum() > 0, lambda x: x + w, lambda x: x * 2, (x,)),
+        "while_loop": lambda f: f(lambda i, x: i < 3, lambda i, x: (i + 1, x * w), (0, x))[1],
+        "scan": lambda f: f(lambda c, x: (c * w + x, c - x), x[:, 0] * 2, x, dim=1, reverse=True),
+        "map_over": lambda f: f(lambda x: x @ x.mT @ x - w, x),
+        "region": lambda f: f(doubled, x),
+    }
+    plain = calls[name](SCOPE[name])
+    compiled = torch.compile(calls[name], backend="eager")(SCOPE[name])
+    torch.testing.assert_close(compiled, plain)
+
+
+def loop_of(*expressions: str) -> Model:
+    """A model of a loop whose body has these lines after another."""
+    names = ["a", *(f"b{n}" for n in range(len(expressions)))]
+    lines = tuple(
+        Line(made, text.format(read), (read,))
+        for read, made, text in zip(names, names[1:], expressions, strict=False)
+    )
+    body = Body("step", ("i", "a"), lines, f"(i + 1, {names[-1]})", ("i", names[-1]))
+    test = Body("test", ("i", "a"), (), "i < 3", ("i",))
+    call = Line("v0", "while_loop(test, step, (0, x * 1))", ("x",), (test, body))
+    return Model((Input("x", (4, 5), I32),), (call, Line("v1", "v0[1]", ("v0",))))
+
+
+def test_notices_a_wrong_body_and_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOWERINGS, "aten.abs.default", LOWERINGS["aten.neg.default"])
+    wrong = loop_of("{}.abs()", "{} * 2")
+    kind, words = fuzz.verdict(wrong)
+    assert kind == "wrong" and "the lowered program" in words
+    small = fuzz.shrink(wrong, kind)
+    assert [line.expression for line in inner_lines(small)] == ["a.abs()"]
