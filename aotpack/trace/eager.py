@@ -119,8 +119,12 @@ def run_exported(
     example: Example,
     signature: Signature,
     interpreter: fx.Interpreter | None = None,
+    where: str = "on the example inputs",
 ) -> Tensors:
-    """The same of the program as export gave it, which changes tensors in place."""
+    """The same of the program as export gave it, which changes tensors in place.
+
+    ``where`` is a word of the refusal.
+    """
     args, kwargs = _copied(example)
     user = iter(in_program_order(program, args, kwargs))
     flat = [
@@ -131,7 +135,7 @@ def run_exported(
     ]
     weights = {name: weight_tensor(program, name) for name in _weights(signature)}
     with _unchanged(program, args, kwargs, signature, weights) as changed:
-        runner = interpreter or _Named(program.graph_module, signature.name)
+        runner = interpreter or _Named(program.graph_module, signature.name, where)
         pairs = zip(runner.run(*flat), program.graph_signature.output_specs, strict=True)
         returned = [value for value, spec in pairs if is_returned(spec)]
         return [real_tensor(tensor.clone()) for tensor in (*returned, *changed)]
@@ -140,10 +144,10 @@ def run_exported(
 class _Named(fx.Interpreter):
     """An error names the operator and the user's line."""
 
-    def __init__(self, module: fx.GraphModule, name: str) -> None:
+    def __init__(self, module: fx.GraphModule, name: str, where: str) -> None:
         super().__init__(module)
         self.extra_traceback = False
-        self.name = name
+        self.name, self.where = name, where
 
     def run_node(self, n: fx.Node) -> Any:
         try:
@@ -151,7 +155,7 @@ class _Named(fx.Interpreter):
         except Exception as error:
             place = users_source_of(n)
             raise TraceError(
-                f"running {self.name} as torch.export recorded it on the example inputs: "
+                f"running {self.name} as torch.export recorded it {self.where}: "
                 f"{n.target} failed: {type(error).__name__}: {error}"
                 + (f"\n  at {place}" if place else "")
             ) from error

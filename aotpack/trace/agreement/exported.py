@@ -36,7 +36,7 @@ def check_export(
     """
     program, signature = call.program, call.signature
     names = [*(spec.name for spec in signature.outputs), *signature.updates]
-    found = run_exported(program, call.example, signature)
+    found = run_exported(program, call.example, signature, where=where.removesuffix(","))
     complaints, blamed = list[str](), None
     if len(found) != len(eager):
         complaints.append(f"it returns {len(found)} tensors, not {len(eager)}")

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import aotpack
@@ -125,6 +126,24 @@ def test_models_that_raise_for_one_row(trace_function, forward, words, low):
         assert trace_function(forward, X, dynamic_shapes=given)
         return
     with pytest.raises(TraceError, match=rf"raises for an admitted size, where n_?=1, {words}"):
+        trace_function(forward, X, dynamic_shapes=given)
+
+
+def test_an_assertion_that_torch_adds(trace_function):
+    """Where the results of two branches lie unlike, torch asserts that a size is 2 or more."""
+
+    def forward(self, x):
+        def last(carried, column):
+            return carried.clone(), column.clone()
+
+        def side(y):
+            return scan(last, y.clone(), x, dim=1)[0]
+
+        return torch.cond(x.sum() > 0, lambda y: x + 1, side, (x * 2,))
+
+    given = {"x": {0: Dim("n", min=1, max=9), 1: Dim("m", min=1, max=9)}}
+    words = r"as torch.export recorded it where n_?=1, m_?=4: .* >= 2 .*\n.*\n.* from 2 on"
+    with pytest.raises(TraceError, match=words):
         trace_function(forward, X, dynamic_shapes=given)
 
 
