@@ -124,7 +124,8 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     roots = [*map(root_of, runs.values())]
     with_plain_weights(roots)
     with_scaling(roots)
-    lines = quantize(roots, options.quantize, options.name, copies)
+    calls = {name: (run, _example(given[name], copies, options)) for name, run in runs.items()}
+    lines = quantize(calls, options.quantize, options.name, copies)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
     if [*methods] == [""]:
@@ -188,15 +189,13 @@ def _exported(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
 ) -> Exported:
     """The program and its inputs on the host; a model that draws random numbers takes a seed."""
-    name, example = given.label, copies.example(given.example)
+    name, example = given.label, _example(given, copies, options)
     if isinstance(given.module, ExportedProgram):
         program = copies.program(given.module)
         check_asserted(name, program)
         program = with_state(program, None, name)
         return program, program.module(), example, (), Branches()
     assert run is not None
-    if options.dtype is not None:
-        example = cast_floats(example, options.dtype)
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
     with Branches() as branches:
         program = _export(run, example, shapes, name, options.strict)
@@ -206,6 +205,14 @@ def _exported(
             program = _export(run, example, shapes, name, options.strict)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     return program, run, example, leaves, branches
+
+
+def _example(given: _Given, copies: HostCopies, options: TraceOptions) -> Example:
+    """The inputs on the host, cast as the weights are; those of a program stay as they are."""
+    example = copies.example(given.example)
+    if options.dtype is None or isinstance(given.module, ExportedProgram):
+        return example
+    return cast_floats(example, options.dtype)
 
 
 def _export(

@@ -267,6 +267,7 @@ def test_codes_of_weights_on_meta_are_bound_later(tmp_path):
         ("int3", "quantize='int3'; accepted: int8, int4, fp8"),
         ("int4:group=24", "a power of 2: int4:group=128"),
         ("int8:size=32", "quantize='int8:size=32'; accepted"),
+        ("int4:", "quantize='int4:'; accepted"),
         ("int4:group=512", "finds no layer: .*up: kept, 256 columns are no multiple .* 512"),
     ],
 )

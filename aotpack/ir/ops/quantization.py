@@ -28,9 +28,9 @@ def read_quantization(text: str | None) -> Quantization | None:
     """The meaning of ``--quantize``; UsageError for what has none."""
     if text is None:
         return None
-    kind, _, rest = text.partition(":")
+    kind, colon, rest = text.partition(":")
     name, _, number = rest.partition("=")
-    if kind not in KINDS or (rest and (name != "group" or not number.isdecimal())):
+    if kind not in KINDS or (colon and (name != "group" or not number.isdecimal())):
         raise UsageError(f"quantize={text!r}; {ACCEPTED}")
     group = int(number) if rest else (GROUP_OF_INT4 if kind == "int4" else None)
     if group is not None and (group < SMALLEST_GROUP or group & (group - 1)):

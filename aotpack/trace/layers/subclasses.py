@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.trace.layers.four_bits import repacked
+from aotpack.trace.layers.properties import with_property
 
 Parts: TypeAlias = dict[str, torch.Tensor]
 """Plain tensors by the name that each has behind the weight's."""
@@ -52,8 +53,7 @@ def _put(module: nn.Module, name: str, tensor: torch.Tensor) -> None:
         made: Any = whole({part: getattr(self, f"{name}{part}") for part in parts})
         return made.dequantize() if is_wide else made  # type: ignore[no-any-return]
 
-    own = type(module)
-    module.__class__ = type(own.__name__, (own,), {name: property(read)})
+    with_property(module, name, read)
 
 
 def _taken_apart(tensor: torch.Tensor) -> tuple[Parts, Callable[[Parts], torch.Tensor]]:

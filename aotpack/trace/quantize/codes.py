@@ -5,12 +5,16 @@ are chosen. Two codes of 4 bits are one byte: the first half of a row is in the 
 in the high ones, so neighbours in memory are neighbours in a row.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from aotpack.ir.ops.quantization import Quantization
+
+WIDE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""The types of weights that get codes."""
 
 LARGEST = {"int8": 127.0, "int4": 7.0, "fp8": 448.0}  # of the codes
 LOW_BITS = 16
@@ -29,30 +33,54 @@ def group_of(quantization: Quantization, columns: int) -> int:
     return quantization.group or columns
 
 
-def refusal(weight: torch.Tensor, quantization: Quantization) -> str | None:
-    """Why a weight has no codes, or None if it has."""
+def refusal(
+    weight: torch.Tensor, quantization: Quantization, *, has_values: bool = True
+) -> str | None:
+    """Why a weight has no codes, or None if it has; without values, they are taken for finite."""
+    if weight.dtype not in WIDE or weight.ndim != 2:
+        kinds = ", ".join(str(one).removeprefix("torch.") for one in WIDE)
+        shown = f"{str(weight.dtype).removeprefix('torch.')}{list(weight.shape)}"
+        return f"it is {shown}, no matrix of {kinds}"
+    if not weight.numel():
+        return "it has no elements"
     columns = weight.shape[1]
     group = group_of(quantization, columns)
     if columns % group:
         return f"{columns} columns are no multiple of the group of {group}"
     if quantization.kind == "int4" and columns % 2:
         return f"{columns} columns do not fill bytes of two codes"
+    if has_values and not torch.stack(torch.aminmax(weight.detach())).isfinite().all():
+        return "it has numbers that are not finite"
     return None
 
 
 def quantized(weight: torch.Tensor, quantization: Quantization) -> Quantized:
-    """The codes nearest to a weight, (rows, columns), scaled by the largest of each group."""
-    wide = weight.detach().float()
+    """The codes nearest to a weight, (rows, columns), scaled by the largest of each group.
+
+    What the codes stand for is finite as the weight is, in its type.
+    """
+    wide = weight.detach()
+    wide = wide if wide.dtype == torch.float64 else wide.float()
     rows, columns = wide.shape
     grouped = wide.view(rows, -1, group_of(quantization, columns))
     largest = LARGEST[quantization.kind]
-    scales = (grouped.abs().amax(2) / largest).to(weight.dtype)
-    steps = torch.where(scales > 0, scales, 1).float()[:, :, None]
+    scales = (grouped.abs().amax(2) / largest).clamp(max=_largest_scale(weight.dtype, largest))
+    scales = scales.to(weight.dtype)
+    steps = torch.where(scales > 0, scales, 1).to(wide.dtype)[:, :, None]
     codes = (grouped / steps).clamp(-largest, largest).view(rows, columns)
     if quantization.kind == "fp8":
         return Quantized(codes.to(torch.float8_e4m3fn), scales)
     whole = codes.round().to(torch.int8)
     return Quantized(packed(whole) if quantization.kind == "int4" else whole, scales)
+
+
+def _largest_scale(dtype: torch.dtype, largest: float) -> float:
+    """The largest number of a type whose product with the largest code is one of the type."""
+    most = torch.finfo(dtype).max
+    scale = math.ldexp(1.0, math.frexp(most / largest)[1] - 1)  # a power of 2, at most the quotient
+    step = scale * torch.finfo(dtype).eps
+    scale += math.floor((most / largest - scale) / step) * step
+    return scale - step if scale * largest > most else scale
 
 
 def packed(codes: torch.Tensor) -> torch.Tensor:

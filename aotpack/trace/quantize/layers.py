@@ -4,6 +4,7 @@ A layer keeps its class's forward: the class made here has ``weight`` as a prope
 share a weight share its codes.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,13 @@ from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.layers.adapters import is_adapter
+from aotpack.trace.layers.properties import with_property
+from aotpack.trace.methods import root_of
 from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_of
+from aotpack.trace.quantize.written import Calls, written_weights
 
 CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
+_ROWS = 1024  # at a time, as float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +35,33 @@ class _Layer:
 
 
 def quantize(
-    modules: Iterable[nn.Module],
-    quantization: Quantization | None,
-    package: str,
-    copies: HostCopies,
+    calls: Calls, quantization: Quantization | None, package: str, copies: HostCopies
 ) -> tuple[str, ...]:
-    """Change the layers of modules in place; a line for each, with its error or why it stays.
+    """Change layers of the called modules in place; a line for each: its error, or why it stays.
 
     Weights without values, of which ``copies`` knows, get codes without values.
     """
     if quantization is None:
         return ()
-    layers = _layers(modules)
+    layers = _layers(map(root_of, (module for module, _ in calls.values())))
+    weights = {str(id(layer.weight)): layer.weight for layer in layers}
+    absent = {*copies.without_values(weights)}
+    written = written_weights(calls, [*weights.values()], has_values=not absent)
     made: dict[int, tuple[Quantized, str]] = {}
     lines, changed = [], 0
     for layer in layers:
-        why = refusal(layer.weight, quantization)
+        key, is_absent = id(layer.weight), str(id(layer.weight)) in absent
+        why = refusal(layer.weight, quantization, has_values=not is_absent)
+        why = "forward changes it" if key in written else why
+        if any(hasattr(layer.module, name) for name in (CODES, SCALES, ZEROS)):
+            why = f"it has an attribute that codes need: {CODES}, {SCALES} or {ZEROS}"
         if why is not None:
             lines.append(f"{layer.name}: kept, {why}")
             continue
-        if id(layer.weight) not in made:
-            is_absent = bool(copies.without_values({"weight": layer.weight}))
+        if key not in made:
             how = partial(_without_values, copies) if is_absent else _with_error
-            made[id(layer.weight)] = how(layer.weight, quantization)
-        codes, error = made[id(layer.weight)]
+            made[key] = how(layer.weight, quantization)
+        codes, error = made[key]
         with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
         lines.append(f"{layer.name}: {error}")
         changed += 1
@@ -90,12 +98,15 @@ def _without_values(
 
 
 def _with_error(weight: torch.Tensor, quantization: Quantization) -> tuple[Quantized, str]:
-    """The codes, and how far the weight is from what they stand for."""
+    """The codes, and how far the weight is from what the package makes of them."""
     made = quantized(weight, quantization)
-    again = weight_of(made, quantization.kind, torch.float32)
-    wide = weight.detach().float()
-    size, error = wide.norm(), (again - wide).norm()
-    share = float(error / size) if size else 0.0
+    again = weight_of(made, quantization.kind, weight.dtype)
+    size, error = 0.0, 0.0
+    for start in range(0, len(again), _ROWS):
+        wide = weight.detach()[start : start + _ROWS].double()
+        size += float(wide.square().sum())
+        error += float((again[start : start + _ROWS].double() - wide).square().sum())
+    share = math.sqrt(error / size) if size else 0.0
     stored = made.codes.nbytes + made.scales.nbytes
     return made, f"error {share:.2%} of the weight's norm, {stored:,} bytes of {weight.nbytes:,}"
 
@@ -110,8 +121,7 @@ def with_codes(module: nn.Module, made: Quantized, kind: str, dtype: torch.dtype
         held = Quantized(getattr(self, CODES), getattr(self, SCALES), getattr(self, ZEROS, None))
         return weight_of(held, kind, held.scales.dtype)
 
-    own = type(module)
-    module.__class__ = type(own.__name__, (own,), {"weight": property(weight)})
+    with_property(module, "weight", weight)
     del module._parameters["weight"]
     module.register_buffer(CODES, made.codes)
     module.register_buffer(SCALES, made.scales.to(dtype))
