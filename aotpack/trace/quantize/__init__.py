@@ -2,6 +2,6 @@
 
 ``codes`` (weights as codes and scales, and back), ``layers`` (modules whose weight is made of
 codes, with the error of each), ``written`` (weights that ``forward`` changes, which keep their
-numbers), ``formats`` (how checkpoints of others store codes), ``checkpoints`` (their files into a
-model).
+numbers), ``formats`` (how checkpoints of others store codes), ``configuration`` (which format one
+has), ``checkpoints`` (their files into a model).
 """
