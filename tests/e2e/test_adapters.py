@@ -129,7 +129,18 @@ def test_a_file_of_peft_replaces_the_adapter_and_its_factors(packaged, tmp_path,
         ({"layers": ["up"]}, {}, "'default': '.*down.lora_A.default.weight', .* are not given;"),
         ({"layers": [*LAYERS, "side"]}, {}, "side.lora_B.weight' are no weight of it; .*such as"),
         ({}, {"adapter": "other"}, "'other' is no adapter; .* of the model are 'default'"),
+        ({"rank": 0}, {}, r"lora_A.default.weight' is float32\[0, \d+\]; accepted: float32\[4"),
         ({"lora_alpha": None}, {}, "adapter_config.json: it has no lora_alpha"),
+        ({"lora_alpha": "8"}, {}, "lora_alpha is '8'; a number up to 1.8e.308 is accepted"),
+        ({"lora_alpha": True}, {}, "lora_alpha is True; a number"),
+        ({"lora_alpha": 10**400}, {}, "lora_alpha is a number of 1329 bits; a number up to"),
+        ({"lora_alpha": 1e300}, {}, "alpha by rank, is 2.5e.299; what float32 holds is accepted"),
+        ({"lora_alpha": float("nan")}, {}, "it is not JSON: NaN is no number"),
+        ({"alpha_pattern": {"(": 12}}, {}, r"'\(' in alpha_pattern is no regular expression"),
+        ({"alpha_pattern": {"u{9999999999999}": 12}}, {}, "alpha_pattern is no regular express"),
+        ({"alpha_pattern": {"up": None}}, {}, r"it has no alpha_pattern\['up'\], by which"),
+        ({"alpha_pattern": ["up"]}, {}, r"alpha_pattern is \['up'\]; an object of numbers"),
+        ({"use_rslora": "no"}, {}, "use_rslora is 'no'; true or false is accepted"),
     ],
 )
 def test_adapters_of_other_shapes_and_names_are_refused(packaged, tmp_path, file, options, message):
@@ -138,6 +149,25 @@ def test_adapters_of_other_shapes_and_names_are_refused(packaged, tmp_path, file
     with pytest.raises(AotpackError, match=message):
         packaged.bind_weights(written(tmp_path, **file), **options)
     assert torch.equal(packaged(X), before)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[]", "it is a list; an object"), ('{"lora_alpha": 1e999}', "lora_alpha is inf; a number")],
+)
+def test_configurations_that_say_no_factor_are_refused(packaged, tmp_path, text, message):
+    file = written(tmp_path)
+    (tmp_path / "adapter_config.json").write_text(text)
+    with pytest.raises(AotpackError, match=f"adapter_config.json: {message}"):
+        packaged.bind_weights(file)
+
+
+def test_two_spellings_of_a_weight_are_refused(packaged, tmp_path):
+    tensors = load_file(written(tmp_path))
+    name = "base_model.model.up.lora_A.weight"
+    twice = tensors | {"base_model.model.up.lora_A.default.weight": tensors[name] + 1}
+    with pytest.raises(AotpackError, match=f"'{name}'.* are both the weight .*; give one of them"):
+        packaged.bind_weights(twice)
 
 
 def test_one_of_several_adapters_is_named(tmp_path):

@@ -6,13 +6,15 @@ PEFT leaves the adapter's name out: ``base_model.model.q.lora_A.weight`` is the 
 
 import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from ..errors import WeightError
+from ..errors import WeightError, a_type
 from ..files.strict_json import parse_json
 from ..manifest import Manifest
 from ..safetensors import TensorFile
@@ -26,6 +28,8 @@ _OWNED = re.compile(
 )
 _ROOT = "base_model.model."
 _CONFIG = "adapter_config.json"
+_MOST = sys.float_info.max
+_LONG = 64  # bits of a number that a message shows
 
 
 def parts_of(
@@ -77,6 +81,7 @@ class AdapterNames:
         """The tensors under the model's names; refuses others, and (strictly) too few."""
         start = self._start(given)
         names = {key: self._name_of(key, start) for key in given}
+        self._check_distinct(names)
         strange = [key for key, name in names.items() if name is None]
         lacking = [one for one in self._names.values() if one not in {*names.values()}]
         if strange:
@@ -100,6 +105,15 @@ class AdapterNames:
 
     def _name_of(self, key: str, start: str) -> str | None:
         return key if key in self._known else self._names.get(start + _tail(key))
+
+    def _check_distinct(self, names: Mapping[str, str | None]) -> None:
+        """Refuse two spellings of one weight."""
+        keys: dict[str | None, str] = {}
+        for key, name in names.items():
+            if keys.setdefault(name, key) != key and name is not None:
+                raise self._refused(
+                    f"{keys[name]!r} and {key!r} are both the weight {name!r}; give one of them"
+                )
 
     def _refused(self, reason: str) -> WeightError:
         return WeightError(f"binding the adapter {self.adapter!r}: {reason}.")
@@ -131,30 +145,64 @@ def _factors_beside(
         config = parse_json(place.read_bytes())
     except ValueError as error:
         raise WeightError(f"reading {place}: it is not JSON: {error}.") from None
-    kinds = {weight.name: weight.dtype.name for weight in weights}
+    by_name = {name: one for one in weights for name in (one.name, *one.names)}
     found = {}
-    for name, tensor in given.items():
+    for name in given:
         owned = _OWNED.fullmatch(name)
-        if owned and owned["mark"] in _FACTORS:
-            target = f"{owned['module']}scaling.{owned['adapter']}"
-            if target in kinds:
-                factor = _factor(place, config, _tail(owned["module"]), tensor.shape[0])
-                found[target] = np.array(factor, kinds[target])
+        if owned and owned["mark"] in _FACTORS and name in by_name:
+            target = by_name.get(f"{owned['module']}scaling.{owned['adapter']}")
+            rank = math.prod(by_name[name].shape[:1])  # a file of another one is refused
+            if target is not None and rank:
+                factor = _factor(place, config, _tail(owned["module"]), rank)
+                found[target.name] = _stored(place, factor, target.dtype.name)
     return found
 
 
 def _factor(place: Path, config: Any, module: str, rank: int) -> float:
     """alpha / rank, where alpha may be the module's own."""
-    own = config.get("alpha_pattern") if isinstance(config, dict) else None
-    alphas = [
-        alpha
-        for pattern, alpha in (own.items() if isinstance(own, dict) else ())
-        if re.fullmatch(rf"(.*\.)?({pattern})", module.rstrip("."))
-    ]
-    alpha = alphas[0] if alphas else isinstance(config, dict) and config.get("lora_alpha")
-    if not isinstance(alpha, (int, float)) or isinstance(alpha, bool):
-        raise WeightError(f"reading {place}: it has no lora_alpha, by which an adapter is scaled.")
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    if not isinstance(config, dict):
+        raise WeightError(f"reading {place}: it is {a_type(config)}; an object is accepted.")
+    own = config.get("alpha_pattern")
+    if not isinstance(own, (dict, NoneType)):
+        raise _unread(place, "alpha_pattern", own, "an object of numbers by names of layers")
+    found = [key for key in own or () if _is_named(place, key, module)][:1]
+    key = f"alpha_pattern[{found[0]!r}]" if found else "lora_alpha"
+    alpha = own[found[0]] if own and found else config.get("lora_alpha")
+    if alpha is None:
+        raise WeightError(f"reading {place}: it has no {key}, by which an adapter is scaled.")
+    is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
+    if not is_number or not -_MOST <= alpha <= _MOST:
+        raise _unread(place, key, alpha, f"a number up to {_MOST:.3g}")
+    is_root = config.get("use_rslora")
+    if not isinstance(is_root, (bool, NoneType)):
+        raise _unread(place, "use_rslora", is_root, "true or false")
+    return float(alpha) / (math.sqrt(rank) if is_root else rank)
+
+
+def _is_named(place: Path, pattern: str, module: str) -> bool:
+    """True if a pattern of PEFT's is for the module."""
+    try:
+        return re.fullmatch(rf"(.*\.)?({pattern})", module.rstrip(".")) is not None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WeightError(
+            f"reading {place}: {pattern!r} in alpha_pattern is no regular expression: {error}. "
+            "Give names of layers, or patterns of Python's re for them."
+        ) from None
+
+
+def _stored(place: Path, factor: float, kind: str) -> Any:
+    """A factor as the weight that it is."""
+    with np.errstate(over="ignore"):
+        made = np.array(factor, kind)
+    if not np.isfinite(made):
+        raise _unread(place, "the factor of a layer, alpha by rank,", factor, f"what {kind} holds")
+    return made
+
+
+def _unread(place: Path, what: str, found: Any, accepted: str) -> WeightError:
+    is_long = isinstance(found, int) and found.bit_length() > _LONG
+    shown = f"a number of {found.bit_length()} bits" if is_long else repr(found)
+    return WeightError(f"reading {place}: {what} is {shown}; {accepted} is accepted.")
 
 
 def _spelled(found: re.Match[str]) -> str:

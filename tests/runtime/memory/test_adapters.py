@@ -1,5 +1,7 @@
 """Names of PEFT's files for the weights of a model, and the factors that stand beside a file."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,14 @@ def test_strange_and_missing_names_are_refused(given, strict, message):
         names.renamed(dict.fromkeys(given, np.zeros(1)), strict=strict)
     some = names.renamed(dict.fromkeys([*FILE][:1], 1), strict=False)
     assert some == {WEIGHTS[1]: 1}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_two_spellings_of_a_weight_are_refused(strict):
+    names = AdapterNames(WEIGHTS, (), "french")
+    first, given = next(iter(FILE)), dict.fromkeys([*FILE, WEIGHTS[1]], 1)
+    message = f"'{first}' and '{WEIGHTS[1]}' are both the weight '{WEIGHTS[1]}'; give one"
+    with pytest.raises(WeightError, match=re.escape(message)):
+        names.renamed(given, strict=strict)
+    del given[first]
+    assert names.renamed(given, strict=strict).keys() == {*FILE.values()}
