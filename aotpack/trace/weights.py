@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -117,6 +118,12 @@ def _memory(tensor: torch.Tensor, name: str) -> Memory:
     if is_traceable_wrapper_subclass(tensor):
         parts, _ = tensor.__tensor_flatten__()
         return (type(tensor).__name__, *(_memory(getattr(tensor, part), name) for part in parts))
+    if isinstance(tensor, FakeTensor):
+        raise TraceError(
+            f"reading the tensors of the program: {name} has no data. torch.export in strict mode "
+            "makes such tensors of memory that forward takes by .data. Write to the tensor itself, "
+            "with torch.no_grad(), or leave out strict"
+        )
     try:
         start = tensor.untyped_storage().data_ptr()
     except NotImplementedError as error:  # a tensor inside of torch.func.grad

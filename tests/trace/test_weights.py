@@ -112,3 +112,19 @@ def test_gradients_in_a_model_are_refused_in_words():
 
     with pytest.raises(TraceError, match=r"is a tensor of a transformation, such as torch.func"):
         aotpack.compile(Force(), (torch.randn(3),), target="interpreter")
+
+
+def test_memory_taken_by_data_in_strict_mode_is_refused_in_words():
+    class Shifted(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            self.weight.data.add_(1)
+            return y
+
+    x = torch.randn(2, 4)
+    module = Shifted(4, 4)
+    model = aotpack.compile(module, (x,), target="interpreter")
+    for _ in range(2):
+        torch.testing.assert_close(model(x), module(x))
+    with pytest.raises(TraceError, match=r"has no data.*by \.data\..*leave out strict"):
+        aotpack.compile(Shifted(4, 4), (x,), target="interpreter", strict=True)
