@@ -38,7 +38,7 @@ _LIBRARIES = frozenset(
     {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
     | {"libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"}
 )
-_POOL = frozenset(f"aot_{name}" for name in "open tune work run stop close forked".split())
+_POOL = frozenset(f"aot_{name}" for name in "open tune work run stop left close forked".split())
 _DOING = "compiling for cpu"
 
 

@@ -378,3 +378,32 @@ def test_plain_tensors_begin_as_the_model_has_them(place: str, write: str) -> No
     with torch.inference_mode():
         for _ in range(3):
             assert torch.equal(compiled(x), model(x))
+
+
+COPIES = {
+    "one source": lambda s, x: (s.a.copy_(x), s.b.copy_(x)),
+    "a changed buffer": lambda s, x: (s.a.add_(x), s.b.copy_(s.a)),
+    "a filled buffer": lambda s, x: (s.a.fill_(2).add_(x), s.b.copy_(s.a)),
+    "a copy's result": lambda s, x: s.b.copy_(s.a.copy_(x)),
+    "the old value": lambda s, x: (s.b.copy_(s.a), s.a.copy_(x)),
+}
+
+
+@pytest.mark.parametrize("change", COPIES.values(), ids=COPIES)
+def test_two_buffers_may_get_one_value(change):
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.register_buffer("b", torch.zeros(2))
+
+        def forward(self, x):
+            change(self, x)
+            return x + 1
+
+    x, eager = torch.ones(2), Both()
+    model = aotpack.compile(Both(), (x,), target="interpreter")
+    for n in range(1, 4):
+        torch.testing.assert_close(model(x * n), eager(x * n))
+    for name, view in model.state.items():
+        torch.testing.assert_close(torch.from_dlpack(view), getattr(eager, name))

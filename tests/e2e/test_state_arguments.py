@@ -1,5 +1,6 @@
 """`with_state`: arguments that come back as results, such as caches, are state of the package."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,117 @@ def test_a_cache_that_grows_is_refused_with_what_to_do():
     method = Method(Static(), (), {"x": x, "past_key_values": cache})
     with pytest.raises(TraceError, match="DynamicCache, which grows; .* make a StaticCache once"):
         aotpack.with_state({"step": method}, "past_key_values")
+
+
+class Step(nn.Module):
+    """A function of an input and of state."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, st: Any) -> dict[str, Any]:
+        self.calls.add_(1)
+        result: dict[str, Any] = self.function(x, st)
+        return {**result, "calls": self.calls * 1}
+
+
+def added(x: torch.Tensor, st: dict[str, torch.Tensor]) -> dict[str, Any]:
+    st["a"].add_(x)
+    return {"y": st["a"], "st": st}
+
+
+def twice(x: torch.Tensor, st: dict[str, torch.Tensor]) -> dict[str, Any]:
+    new = st["a"] + x
+    return {"y": new, "st": {"a": new, "b": new}}
+
+
+def new(a: Any, b: Any, **results: Any) -> dict[str, Any]:
+    return {**results, "st": {"a": a, "b": b}}
+
+
+STEPS = {
+    "the old state": lambda x, st: new(st["a"] + x, st["b"] + 1, y=st["a"]),
+    "a view of the old state": lambda x, st: new(st["a"] + x, st["b"], y=st["a"][:1, None]),
+    "state inside of a result": lambda x, st: new(st["a"] + x, st["b"] + x, y=({"b": st["b"]},)),
+    "a delay": lambda x, st: new(x, st["a"], y=st["b"] * 10 + x),
+    "a delay of a view": lambda x, st: new(x * 1, st["a"][:], y=st["b"] * 10 + x),
+    "a swap": lambda x, st: new(st["b"], st["a"], y=st["a"] * 2 + x),
+    "a transposed tensor": lambda x, st: new(st["a"].T, st["b"] + x, y=st["a"] + x),
+    "in place": added,
+    "one tensor twice": twice,
+    "the input": lambda x, st: new(x, st["b"] + x, y=x, z=st["a"]),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+def test_results_are_read_before_state_is_written(step, strict):
+    model, x = Step(step), torch.arange(4.0).reshape(2, 2)
+    start = {"a": x + 5, "b": x * 3}
+    made = aotpack.with_state({"go": Method(model, (x,), {"st": start})}, "st")
+    assert model.calls == 0, "the user's module is as it was"
+    loaded = aotpack.compile(made, target="interpreter", strict=strict)
+    state = {name: tensor.clone() for name, tensor in start.items()}
+    for n in range(3):
+        wanted = model(x + n, state)
+        state = wanted.pop("st")
+        wanted, state = copy.deepcopy((wanted, state))
+        torch.testing.assert_close(dict(loaded.go(x + n)), wanted)
+    assert "st_a" in loaded.state
+    for name, view in loaded.state.items():
+        wanted = model.calls if name == "calls" else state[name.removeprefix("st_")]
+        torch.testing.assert_close(torch.from_dlpack(view), wanted)
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("st_a", torch.ones(2))
+
+    def forward(self, x: torch.Tensor, st: Any) -> dict[str, Any]:
+        return {"y": self.st_a + x, "st": {"a": st["a"] + x}}
+
+
+def of(function: Any, st: Any) -> dict[str, Method]:
+    return {"go": Method(Step(function), (torch.ones(2),), {"st": st})}
+
+
+TWO = torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (
+            of(lambda x, st: {"st": st}, {"a": {"b": TWO}, "a_b": TWO}),
+            "two places would both be called 'st_a_b'; rename the keys",
+        ),
+        (
+            {"go": Method(Own(), (torch.ones(2),), {"st": {"a": TWO}})},
+            "tensor of 'go' would be called 'st_a', but the model has that itself; rename",
+        ),
+        (of(lambda x, st: {"st": st}, {"a.b": TWO}), r"called 'st_a\.b', but that is no name"),
+        (
+            of(lambda x, st: {"st": {"n": st["n"] + 1, "a": st["a"] + x}}, {"n": 1, "a": TWO}),
+            r"st_n is 1, and comes back as 2 from 'go'.*make it one, torch\.tensor\(1\)",
+        ),
+        (
+            of(lambda x, st: {"st": {"a": 0.5}}, {"a": TWO}),
+            "st_a is a tensor, and comes back as 0.5",
+        ),
+    ],
+)
+def test_state_that_would_be_mixed_up_is_refused(methods, message):
+    with pytest.raises(UsageError, match=message):
+        aotpack.with_state(methods, "st")
+
+
+def test_a_number_that_stays_is_fixed():
+    step = of(
+        lambda x, st: {"y": x * st["n"], "st": {"n": 3, "a": st["a"] + x}}, {"n": 3, "a": TWO}
+    )
+    loaded = aotpack.compile(aotpack.with_state(step, "st"), target="interpreter")
+    assert loaded.go(torch.ones(2))["y"].tolist() == [3.0, 3.0]
+    assert [*loaded.state] == ["calls", "st_a"]

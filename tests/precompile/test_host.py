@@ -36,7 +36,7 @@ from tests.render.test_c_templates import CASES, Table
 EXPORTED = '__attribute__((visibility("default")))'
 POOL = "".join(
     f"{EXPORTED} void aot_{name}(void) {{}}\n"
-    for name in "open tune work run stop close forked".split()
+    for name in "open tune work run stop left close forked".split()
 )
 TEXT = f"#include <math.h>\n{EXPORTED} double f(double x) {{ return exp(x); }}\n{POOL}"
 KERNELS = (
@@ -166,7 +166,7 @@ FAULTS = {
     "half": ("cc -shared kernels.c -o k.so && head -c 99 k.so > kernels.so", "cannot be shipped"),
     "no kernels": (
         "echo 'int g(void) { return 1; }' > g.c && cc -shared g.c -o kernels.so",
-        "cannot be shipped: it does not offer the function aot_close and 7 more",
+        "cannot be shipped: it does not offer the function aot_close and 8 more",
     ),
     "a program": (
         "echo 'int main(void) { return 1; }' > g.c && cc g.c -o kernels.so",

@@ -9,6 +9,7 @@ import mmap
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,8 @@ MOST_THREADS = 256
 _PAGE = 2 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPICAL_CACHE = 32 << 20
-_POOL = tuple(f"aot_{name}" for name in ("open", "tune", "work", "run", "stop", "close", "forked"))
+_POOL = tuple(f"aot_{name}" for name in "open tune work run stop left close forked".split())
+_SHORT_WAIT = 0.0005  # seconds
 _LONG_SPIN, _SHORT_SPIN = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
     "x86-64": (),
@@ -187,11 +189,15 @@ class _Team:
             for number in range(workers):
                 self._start(number)
         except RuntimeError as error:
+            self._threads.pop()
             self.close()
             raise DeviceError(
                 f"loading on cpu: thread {number + 1} of {workers} cannot be started ({error}). "
                 "Allow this process more threads, or set AOTPACK_THREADS."
             ) from None
+        except BaseException:  # which of them run is unknown: the pool stays
+            library.aot_stop(self.pool)
+            raise
         register_after_fork(self)
 
     def _start(self, number: int) -> None:
@@ -201,16 +207,22 @@ class _Team:
             name=f"aotpack-{number}",
             daemon=True,
         )
-        thread.start()
         self._threads.append(thread)
+        thread.start()
 
     def close(self) -> None:
-        """Stop the threads; a second close does nothing."""
+        """Stop the threads; a second close does nothing.
+
+        A join that an exception ends lets later joins return at once, so that the pool counts the
+        threads that have left it: one of them would go on in freed memory.
+        """
         if not self.pool:
             return
         self._library.aot_stop(self.pool)
         for thread in self._threads:
             thread.join()
+        while self._library.aot_left(self.pool) < len(self._threads):
+            time.sleep(_SHORT_WAIT)
         pool, self.pool = self.pool, ctypes.c_void_p()  # a close that dies frees nothing twice
         self._library.aot_close(pool)
 
@@ -278,6 +290,8 @@ def _pool_of(shared: SharedObject, file: str) -> ctypes.CDLL:
     library.aot_tune.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
     library.aot_work.restype = None
     library.aot_work.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
+    library.aot_left.restype = ctypes.c_uint32
+    library.aot_left.argtypes = (ctypes.c_void_p,)
     for function in (library.aot_stop, library.aot_close, library.aot_forked):
         function.restype = None
         function.argtypes = (ctypes.c_void_p,)

@@ -6,10 +6,9 @@ the next call of any method takes there. Values that are no tensors are those of
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,12 +17,8 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import UsageError
+from aotpack.trace.layers.state_results import Returned, State, keys_of, returned, tensors_of
 from aotpack.trace.methods import Method
-from aotpack.trace.tree import LEAF, tree_of
-from aotpack.trees import Tree
-
-State: TypeAlias = dict[str, torch.Tensor]
-"""Tensors of state by name."""
 
 
 def with_state(methods: Mapping[str, Method], *names: str) -> dict[str, Method]:
@@ -37,15 +32,19 @@ def with_state(methods: Mapping[str, Method], *names: str) -> dict[str, Method]:
     held: State = {}
     for label, one in methods.items():
         _check_given(label, one, names)
-        for name in names:
-            given = (one.kwargs or {}).get(name)
-            for key, tensor in _tensors(name, given).items():
-                _check_same(label, key, held.setdefault(key, tensor.detach().clone()), tensor)
-    for label, one in methods.items():
-        for key, tensor in _results(label, modules[label], one, names).items():
+        for key, tensor in tensors_of(one.kwargs or {}, names).items():
+            _check_same(label, key, held.setdefault(key, tensor.detach().clone()), tensor)
+    found = {label: returned(label, modules[label], one, names) for label, one in methods.items()}
+    for label, result in found.items():
+        for key, tensor in result.tensors.items():
             start = torch.zeros_like(tensor) if key not in held else held[key]
             _check_same(label, key, held.setdefault(key, start), tensor)
-    return {label: _method(modules[label], one, names, held) for label, one in methods.items()}
+    for label, module in modules.items():
+        _check_names(label, module, held)
+    return {
+        label: _method(modules[label], one, names, held, found[label])
+        for label, one in methods.items()
+    }
 
 
 def _module(function: Any) -> nn.Module:
@@ -85,37 +84,15 @@ def _shown(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}"
 
 
-def _tensors(name: str, value: Any) -> State:
-    """The tensors of a structure, by the argument's name and their paths."""
-    leaves, spec = pytree.tree_flatten(value)
-    keys = zip(_keys(name, spec), leaves, strict=True)
-    return {key: leaf for key, leaf in keys if isinstance(leaf, torch.Tensor)}
-
-
-def _keys(name: str, spec: pytree.TreeSpec) -> list[str]:
-    """A name for each leaf: ``cache_layers_0_keys``."""
-    return [*_paths(tree_of(spec, repeat(LEAF), "example"), name)]
-
-
-def _paths(tree: Tree, path: str) -> Iterator[str]:
-    if tree.kind == "leaf":
-        yield path
-    for step, child in zip(tree.keys or range(len(tree.children)), tree.children, strict=True):
-        yield from _paths(child, f"{path}_{step}")
-
-
-def _results(label: str, module: nn.Module, method: Method, names: tuple[str, ...]) -> State:
-    """What a call on the example gives of the state."""
-    with torch.no_grad():
-        args, kwargs = copy.deepcopy((method.args, dict(method.kwargs or {})))
-        result = module(*args, **kwargs)
-    if not isinstance(result, Mapping) or not all(name in result for name in names):
-        found = ", ".join(map(str, result)) if isinstance(result, Mapping) else "no names"
-        raise UsageError(
-            f"making arguments state: the result of {label!r} has {found}; it is a dict, or an "
-            f"output of transformers, with {', '.join(names)}"
-        )
-    return {key: one for name in names for key, one in _tensors(name, result[name]).items()}
+def _check_names(label: str, module: nn.Module, held: State) -> None:
+    """State lies in buffers of its names."""
+    for key in held:
+        if not key.isidentifier() or hasattr(module, key) or hasattr(Stateful, key):
+            fault = "the model has that itself" if key.isidentifier() else "that is no name"
+            raise UsageError(
+                f"making arguments state: a tensor of {label!r} would be called {key!r}, but "
+                f"{fault}; rename the argument, or its keys"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,23 +111,29 @@ class _Argument:
 class Stateful(nn.Module):
     """A module whose state is an argument and a result of the one inside, by names of both."""
 
-    def __init__(self, inner: nn.Module, made_of: Mapping[str, _Argument], held: State) -> None:
+    def __init__(
+        self,
+        inner: nn.Module,
+        made_of: Mapping[str, _Argument],
+        held: State,
+        found: Returned,
+    ) -> None:
         super().__init__()
         parts = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
         self.__dict__.update({part: inner.__dict__[part] for part in parts})
         self.__dict__["inner"] = inner  # not as a part: names are those in it
-        self._made_of = dict(made_of)
+        self._made_of, self._returned = dict(made_of), found
         for key, tensor in held.items():
             self.register_buffer(key, tensor, persistent=False)
 
     def called(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The results that are no state, which is changed."""
+        """The results that are no state, which is changed once all of them are read."""
         state = {name: one.made(self._buffers) for name, one in self._made_of.items()}
         result = self.__dict__["inner"](*args, **kwargs, **state)
-        for name in self._made_of:
-            for key, tensor in _tensors(name, result[name]).items():
-                self.get_buffer(key).copy_(tensor)
         rest = {key: one for key, one in result.items() if key not in self._made_of}
+        rest = self._returned.results_apart(rest)
+        for key, tensor in self._returned.state_apart(tensors_of(result, self._made_of)).items():
+            self.get_buffer(key).copy_(tensor)
         return type(result)(**rest) if type(result) is not dict else rest
 
     def train(self, mode: bool = True) -> "Stateful":
@@ -159,7 +142,9 @@ class Stateful(nn.Module):
         return self
 
 
-def _method(module: nn.Module, method: Method, names: tuple[str, ...], held: State) -> Method:
+def _method(
+    module: nn.Module, method: Method, names: tuple[str, ...], held: State, found: Returned
+) -> Method:
     made_of = {name: _argument(name, (method.kwargs or {})[name]) for name in names}
     kwargs = {name: one for name, one in (method.kwargs or {}).items() if name not in names}
     shapes, program = method.dynamic_shapes, method.function
@@ -174,7 +159,7 @@ def _method(module: nn.Module, method: Method, names: tuple[str, ...], held: Sta
     forward.__signature__ = _signature(module, kwargs, names)  # type: ignore[attr-defined]
     kind = type(Stateful.__name__, (Stateful,), {"forward": forward})
     return replace(
-        method, function=kind(module, made_of, held), kwargs=kwargs, dynamic_shapes=shapes
+        method, function=kind(module, made_of, held, found), kwargs=kwargs, dynamic_shapes=shapes
     )
 
 
@@ -218,7 +203,7 @@ def _ranges(program: ExportedProgram) -> dict[str, Any]:
 def _argument(name: str, value: Any) -> _Argument:
     leaves, spec = pytree.tree_flatten(value)
     is_state = tuple(isinstance(leaf, torch.Tensor) for leaf in leaves)
-    each = zip(_keys(name, spec), leaves, is_state, strict=True)
+    each = zip(keys_of(name, spec), leaves, is_state, strict=True)
     return _Argument(tuple(key if own else leaf for key, leaf, own in each), is_state, spec)
 
 

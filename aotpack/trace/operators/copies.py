@@ -1,7 +1,11 @@
-"""Copies into whole tensors of other types or shapes.
+"""Copies into whole tensors: of other types or shapes, and of one source.
 
 torch's functionalisation makes the source of ``buffer.copy_(source)`` the new value as it is. Here
-the source is converted and expanded first, as eager does.
+the source is converted and expanded first, as eager does; and since torch tells changed buffers by
+the names of their new values, each has a value of its own:
+
+    a.copy_(x)   ->   a.copy_(x)
+    b.copy_(x)        b.copy_(x.clone())
 """
 
 from collections.abc import Iterator
@@ -9,6 +13,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 _ATEN = torch.ops.aten
@@ -16,7 +21,10 @@ _ATEN = torch.ops.aten
 
 @contextmanager
 def converted_copies(program: ExportedProgram) -> Iterator[None]:
-    """Inside the block, sources of copies have the type and shape of their destinations."""
+    """Inside the block, sources of copies have the type and shape of their destinations.
+
+    No two copies have one source.
+    """
     graphs = [m for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
     copies = [
         (node, node.args)
@@ -25,6 +33,7 @@ def converted_copies(program: ExportedProgram) -> Iterator[None]:
         if node.target is _ATEN.copy_.default
     ]
     added = [new for node, _ in copies for new in _convert(node)]
+    added += [new for module in graphs for new in _separate(module.graph)]
     try:
         yield
     finally:
@@ -55,4 +64,25 @@ def _convert(node: fx.Node) -> list[fx.Node]:
         node.args = (destination, source, *node.args[2:])
         for new in added:
             new.meta |= {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+    return added
+
+
+def _separate(graph: fx.Graph) -> list[fx.Node]:
+    """Clone sources that earlier copies have had, or that were written to; the new nodes."""
+    taken: set[fx.Node] = set()
+    added = []
+    for node in list(graph.nodes):
+        if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
+            continue
+        if node.target is _ATEN.copy_.default and node.args[1] in taken:
+            destination, source, *rest = node.args
+            with graph.inserting_before(node):
+                clone = graph.call_function(_ATEN.clone.default, (source,))
+            clone.meta |= {
+                key: node.meta[key] for key in ("stack_trace", "val") if key in node.meta
+            }
+            node.args = (destination, clone, *rest)
+            added.append(clone)
+        given = node.args[:2] if node.target is _ATEN.copy_.default else node.args[:1]
+        taken |= {node, *(one for one in given if isinstance(one, fx.Node))}
     return added

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,56 @@ def test_a_thread_that_does_not_come_is_not_waited_for(
         beside = [model(x) for _ in range(50)]
         doors[1].set()
     assert all(np.array_equal(alone[0], other) for other in alone + beside)
+
+
+def test_a_pool_is_freed_once_its_threads_have_left(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a join that an interrupt ended, threading lets every join return at once."""
+    left: list[int] = []
+    start = cpu._Team._start
+
+    def start_late(team: cpu._Team, number: int) -> None:
+        work, library = team._library.aot_work, team._library
+
+        def late(*args: object) -> None:
+            time.sleep(0.1 * number)
+            work(*args)
+            left.append(number)
+
+        team._library = SimpleNamespace(aot_work=late)
+        start(team, number)
+        team._library = library
+
+    monkeypatch.setattr(cpu._Team, "_start", start_late)
+    model = load(package, CpuDevice(read_manifest(package), threads=3))
+    monkeypatch.setattr(threading.Thread, "join", lambda thread: None)
+    model.close()
+    monkeypatch.undo()
+    until = time.monotonic() + 5
+    while len(left) < 2 and time.monotonic() < until:  # they hold the GIL after the pool
+        time.sleep(0.001)
+    assert left == [0, 1]
+
+
+def test_an_interrupted_start_ends_the_threads(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = cpu._Team._start
+
+    def interrupted(team: cpu._Team, number: int) -> None:
+        start(team, number)
+        if number == 1:
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    monkeypatch.setattr(cpu._Team, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load(package, CpuDevice(read_manifest(package), threads=4))
+    until = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.001)
+    assert threading.active_count() == before
 
 
 def test_torch_tensors_are_used_in_place(model: Model) -> None:
