@@ -1,6 +1,5 @@
 """Planted faults are in the sources, name tests of their rows, and the tests notice them."""
 
-import datetime
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +12,6 @@ from tools.capabilities import ROOT
 from tools.mutation import TEMPLATE, Fault, is_noticed, read_faults
 
 FAULTS = read_faults()
-ONE_A_DAY = str(datetime.datetime.now(tz=datetime.UTC).timetuple().tm_yday % len(FAULTS))
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,11 +30,6 @@ def test_each_fault_is_of_a_row_and_of_its_test() -> None:
             assert fault.test.split("[")[0] in found.of(rows[row]), fault
         source = fault.source()
         assert fault.path.suffix == TEMPLATE or compile(source, fault.file, "exec")
-
-
-def test_todays_fault_is_noticed() -> None:
-    done = run("--part", ONE_A_DAY, "--of", str(len(FAULTS)))
-    assert (done.returncode, done.stdout) == (0, "1 of 1 faults are noticed\n"), done.stderr
 
 
 def test_a_fault_may_be_in_a_template() -> None:
