@@ -9,12 +9,34 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from pool import Pool
+from pool import OutOfPages, Pool
 from slots import GREEDY, Choice, Slots
+
+
+def package(name: str) -> Any:
+    """The module of an installed package by its name."""
+    try:
+        found = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and imports another
+        raise ValueError(
+            f"importing {name!r}: there is no module of this name; give the name of an installed "
+            "package, such as tiny_llama, and install its wheel with pip"
+        ) from None
+    if not hasattr(found, "AotpackError"):
+        raise ValueError(f"importing {name!r}: it is no package that aotpack built")
+    return found
 
 
 def sequences(model: Any) -> Slots | Pool:
     """The cache of a loaded package: a row for each sequence, or pages for all."""
+    methods = getattr(model, "methods", {})
+    if not {"prefill", "decode"} <= methods.keys():
+        raise ValueError(
+            f"{model!r} has no methods prefill and decode; give a package that aotpack built of a "
+            "model of examples/llm"
+        )
     return Pool(model) if model.decode.signature.sizes else Slots(model)
 
 
@@ -29,6 +51,34 @@ def stream(
 
     Each prompt, of any length, takes a slot; prompt n draws from ``choice.seed + n``.
     """
+    check(slots, prompts, tokens)
+    return _streamed(slots, prompts, tokens, choice, stop)
+
+
+def check(slots: Slots | Pool, prompts: Sequence[Sequence[int]], tokens: int) -> None:
+    """Refuse prompts that the cache has no place for."""
+    if len(prompts) > slots.count:
+        raise ValueError(
+            f"{len(prompts)} prompts were given, and the cache of the package has {slots.count} "
+            f"slots; give up to {slots.count} at once, or build a package with more slots"
+        )
+    for number, prompt in enumerate(prompts):
+        if not 1 <= len(prompt) <= slots.capacity:
+            raise ValueError(
+                f"prompt {number} has {len(prompt)} tokens; 1 to {slots.capacity} are accepted, "
+                "which a slot of the cache holds"
+            )
+    if tokens < 1:
+        raise ValueError(f"{tokens} tokens were asked for; 1 or more are accepted")
+
+
+def _streamed(
+    slots: Slots | Pool,
+    prompts: Sequence[Sequence[int]],
+    tokens: int,
+    choice: Choice,
+    stop: Collection[int],
+) -> Iterator[tuple[int, int]]:
     choices = {
         n: Choice(choice.temperature, choice.top_k, choice.top_p, choice.seed + n)
         for n in range(len(prompts))
@@ -48,8 +98,20 @@ def stream(
     yield from last.items()
 
 
+def ids(text: str) -> list[int]:
+    """The tokens of a prompt on the command line."""
+    parts = text.split(",")
+    wrong = [part for part in parts if not (part.strip().isascii() and part.strip().isdecimal())]
+    if wrong:
+        raise ValueError(
+            f"the prompt {text!r} has {wrong[0]!r} for a token; numbers with commas between are "
+            "accepted, such as 3,1,4"
+        )
+    return [*map(int, parts)]
+
+
 def main() -> None:
-    """Print each sequence's tokens."""
+    """Print each sequence's tokens; a mistake is one line, and exit code 2."""
     parser = argparse.ArgumentParser(description="generate with an installed package")
     parser.add_argument("package")
     parser.add_argument("prompts", nargs="+", help="token ids with commas between")
@@ -60,14 +122,27 @@ def main() -> None:
         parser.add_argument(option, type=type(field.default), default=field.default)
     given = parser.parse_args()
     choice = Choice(*(getattr(given, field.name) for field in fields(Choice)))
-    prompts = [[int(token) for token in prompt.split(",")] for prompt in given.prompts]
-    with importlib.import_module(given.package).load() as model:
-        found: list[list[int]] = [[] for _ in prompts]
-        for prompt, token in stream(sequences(model), prompts, given.tokens, choice, given.stop):
-            found[prompt].append(token)
-            print(f"{prompt}: {token}", flush=True)
-    for tokens in found:
-        print(",".join(map(str, tokens)))
+    try:
+        run(given.package, [*map(ids, given.prompts)], given.tokens, choice, given.stop)
+    except (ValueError, OverflowError, OutOfPages) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+
+
+def run(
+    name: str, prompts: Sequence[Sequence[int]], tokens: int, choice: Choice, stop: Collection[int]
+) -> None:
+    """Print tokens as they are chosen, and then those of each sequence."""
+    installed = package(name)
+    found: list[list[int]] = [[] for _ in prompts]
+    try:
+        with installed.load() as model:
+            for prompt, token in stream(sequences(model), prompts, tokens, choice, stop):
+                found[prompt].append(token)
+                print(f"{prompt}: {token}", flush=True)
+    except installed.AotpackError as error:
+        raise ValueError(str(error)) from None
+    for one in found:
+        print(",".join(map(str, one)))
 
 
 if __name__ == "__main__":

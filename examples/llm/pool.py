@@ -73,7 +73,11 @@ class Pool:
         """The tables of some sequences, as long as the longest one, and where each goes on."""
         for slot in slots:
             if self.lengths[slot] + more > self.capacity:
-                raise ValueError(f"sequence {slot} is full: it holds {self.capacity} tokens")
+                raise ValueError(
+                    f"sequence {slot} is full: it holds {self.capacity} tokens, and "
+                    f"{self.lengths[slot] + more} are asked for; ask for fewer tokens, or build a "
+                    "package with more pages"
+                )
             if not self.reserve(slot, more):
                 raise OutOfPages(f"{more} tokens of sequence {slot} need more than the pages left")
         longest = max(len(self.tables[slot]) for slot in slots)

@@ -76,7 +76,11 @@ class Slots:
 
     def _refuse_overflow(self, slot: int, more: int) -> None:
         if self.lengths[slot] + more > self.capacity:
-            raise ValueError(f"slot {slot} is full: the cache holds {self.capacity} tokens of each")
+            raise ValueError(
+                f"slot {slot} is full: the cache holds {self.capacity} tokens of each, and "
+                f"{self.lengths[slot] + more} are asked for; ask for fewer tokens, or build a "
+                "package with longer slots"
+            )
 
 
 def accepted(tokens: Sequence[int], found: list[int]) -> list[int]:

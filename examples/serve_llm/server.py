@@ -9,7 +9,6 @@ tokenizer, bytes are tokens.
 import argparse
 import asyncio
 import contextlib
-import importlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from engine import Request as Job
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from generate import sequences
+from generate import package, sequences
 from limits import LimitedBodies
 from metrics import Metrics
 from starlette.types import Receive, Scope, Send
@@ -222,7 +221,11 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=64, help="requests that may wait")
     given = parser.parse_args()
     codec = Words(given.tokenizer) if given.tokenizer else Bytes()
-    with importlib.import_module(given.package).load() as model:
+    try:
+        installed = package(given.package)
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    with installed.load() as model:
         engine = Engine(sequences(model), given.waiting)
         try:
             app = service(engine, given.package, codec, given.stop)

@@ -121,6 +121,50 @@ def test_drafts_are_kept_as_far_as_greedy_choice_gives_them(package, greedy, wro
             slots.check(1, [1] * 400)
 
 
+def told(monkeypatch: Any, capsys: Any, *words: str) -> str:
+    """What the example prints about a mistake on its command line."""
+    monkeypatch.setattr("sys.argv", ["generate.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        generate.main()
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return str(line)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["1,2"] * 9, "9 prompts were given, .* has 8 slots; give up to 8 at once"),
+        (["1,x"], "prompt '1,x' has 'x' for a token; numbers with commas between are accepted"),
+        (["1,,2"], "prompt '1,,2' has '' for a token"),
+        (["1," * 400 + "1"], "prompt 0 has 401 tokens; 1 to 319 are accepted"),
+        (["1,2", "--tokens", "400"], "slot 0 is full: the cache holds 319 tokens of each, and 320"),
+        (["1,2", "--tokens", "0"], "0 tokens were asked for; 1 or more are accepted"),
+        (["9" * 30], "generate.py: error: .* too large"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(package, monkeypatch, capsys, words, message):
+    assert re.search(message, told(monkeypatch, capsys, package.__name__, *words))
+
+
+def test_another_module_than_a_package_is_refused_in_a_line(package, monkeypatch, capsys):
+    message = "importing 'tiny_gema3': there is no module of this name; give the name of an instal"
+    assert message in told(monkeypatch, capsys, "tiny_gema3", "1")
+    assert "'json': it is no package that aotpack built" in told(monkeypatch, capsys, "json", "1")
+    with package.load("cpu") as model, pytest.raises(ValueError, match="no methods prefill and"):
+        generate.sequences(model.decode)
+
+
+def test_prompts_that_have_no_place_are_refused_before_the_first_token(package):
+    with package.load("cpu") as model:
+        slots = Slots(model)
+        with pytest.raises(ValueError, match="9 prompts were given, and the cache .* has 8 slots"):
+            stream(slots, [[1]] * 9, TOKENS)
+        with pytest.raises(ValueError, match="prompt 1 has 0 tokens; 1 to 319 are accepted"):
+            stream(slots, [[1], []], TOKENS)
+        assert not slots.lengths.any()
+
+
 def draws(logits: torch.Tensor, choice: Any, count: int) -> torch.Tensor:
     """How often each token is drawn."""
     rows = torch.ones(count, dtype=torch.int64)
