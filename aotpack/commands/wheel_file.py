@@ -138,12 +138,10 @@ def weights_of(wheel: Path, package: Path, given: Path | None) -> Path | None:
     """
     manifest = read_manifest(package)
     mode = manifest.weights_mode
-    if given is not None or mode == "embed" or not manifest.weights:
+    wanted = [weight.name for weight in manifest.weights if not weight.constant]
+    if given is not None or mode == "embed" or not wanted:
         return given
     if mode == "none":
-        wanted = [weight.name for weight in manifest.weights if not weight.constant]
-        if not wanted:
-            return None
         raise UsageError(
             f"reading {wheel}: it was built with --weights none; give its {len(wanted)} weights "
             f"({wanted[0]!r} is the first) with --weights FILE, a safetensors file"

@@ -11,6 +11,7 @@ from aotpack.emit.description import classifiers, description_text
 from aotpack.emit.names import Identity
 from aotpack.emit.package import (
     check_weights_mode,
+    has_weights,
     package_contents,
     runtime_contents,
     weights_content,
@@ -44,7 +45,7 @@ def emit(
     check_weights_mode(weights)
     name, version = identity.name, identity.version
     tensors = weights_content(precompiled.rendered, _EMBEDDED)
-    is_apart = weights == "sidecar" and bool(precompiled.rendered.weights)
+    is_apart = weights == "sidecar" and has_weights(precompiled.rendered)
     sidecar = tensors.moved(sidecar_name(name, version)) if is_apart else None
     shipped = None if weights == "none" else tensors
     contents = package_contents(precompiled, identity, weights, tensors, runtime_contents())

@@ -46,7 +46,7 @@ def package_contents(
     """All files of the package by their path in it, sorted; ``tensors`` is that of the weights."""
     rendered = precompiled.rendered
     constants = constants_content(rendered)
-    has_file = weights != "none" and bool(rendered.weights)
+    has_file = weights != "none" and has_weights(rendered)
     file = tensors if has_file else None
     manifest = manifest_text(precompiled, identity, weights, file, constants.sha256.hex())
     parse_manifest(json.loads(manifest), Path(identity.name))  # no runtime would read another
@@ -78,6 +78,11 @@ def reseal(folder: Path) -> None:
     """Write the hashes of a package again, after its files were changed on purpose."""
     digests = {path: hashlib.sha256((folder / path).read_bytes()) for path in read_sums(folder)}
     (folder / SUMS).write_bytes(sums_text({p: digest.hexdigest() for p, digest in digests.items()}))
+
+
+def has_weights(rendered: Rendered) -> bool:
+    """True if a checkpoint has tensors for the model."""
+    return not all(weight.is_constant for weight in rendered.weights)
 
 
 def weights_content(rendered: Rendered, path: str) -> Content:

@@ -288,7 +288,7 @@ def _bind_weights(
         return
     manifest = model.manifest
     path = weights_file(manifest, None if weights is None else Path(weights))
-    if path is not None and not all(weight.constant for weight in manifest.weights):
+    if path is not None:
         is_own = weights is None or path.name == sidecar_name_of(manifest)
         model.bind_weights(path, digests=manifest.weights_chunks if check and is_own else ())
 

@@ -101,7 +101,9 @@ def read_safetensors(path: Path) -> TensorFile:
             mapped = mmap.mmap(file.fileno(), identity.size, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise WeightError(f"reading {path}: {reason}; check the path") from None
+        raise WeightError(
+            f"reading {path}: {reason}; a safetensors file is accepted; check the path"
+        ) from None
     return TensorFile(path, identity, _tensors(mapped, header))
 
 

@@ -13,7 +13,8 @@ from .arrays.orders import laid_out
 from .checks.audit import watch
 from .devices.device import Device, is_host
 from .dtypes import Array, present
-from .errors import VerifyError, printable, printable_lines
+from .errors import VerifyError, WeightError, printable, printable_lines
+from .files.checked import identity_of, open_at_once
 from .files.inventory import differences
 from .golden.data import read_golden
 from .golden.law import Check, compare, limits_of
@@ -214,9 +215,16 @@ def check_weights(manifest: Manifest, given: Path | None) -> None:
     if given is None or path is None or manifest.weights_sha256 is None:
         return
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+    try:
+        with open(path, "rb", opener=open_at_once) as file:
+            identity_of(file, path)
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise WeightError(
+            f"reading {path}: {error.strerror or error}; a safetensors file is accepted; check "
+            "the path"
+        ) from None
     if digest.hexdigest() != manifest.weights_sha256:
         raise VerifyError(
             f"verifying {manifest.signature.name}: {path} has sha256 {digest.hexdigest()[:16]}..., "

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..errors import WeightError
+from ..errors import ArgumentError, WeightError
 from ..manifest import Manifest
 
 
@@ -18,11 +18,20 @@ def sidecar_name_of(manifest: Manifest) -> str:
 
 def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
     """The file of the weights: the given one, else that of the package's mode, else None."""
+    if all(weight.constant for weight in manifest.weights):
+        if given is not None:
+            has = "constants alone, which it contains" if manifest.weights else "no tensors"
+            raise ArgumentError(
+                f"loading {manifest.signature.name}: weights={str(given)!r}, and the package has "
+                f"no weights to load: its model has {has}. Leave weights out, on a command line "
+                "--weights."
+            )
+        return None
     if given is not None:
         return given
     if manifest.weights_mode == "embed":
         return manifest.folder / "weights.safetensors"
-    if manifest.weights_mode == "none" or not manifest.weights:
+    if manifest.weights_mode == "none":
         return None
     signature, name = manifest.signature, sidecar_name_of(manifest)
     folders = manifest.folder, manifest.folder.parent
