@@ -23,6 +23,7 @@ from .graph.derivations import Derivations, joined
 from .interface.keywords import naming_keywords
 from .interface.package import LoadedMemory, Options, Package, Parts
 from .manifest import Manifest, read_manifest
+from .memory.adapters import factors_of
 from .memory.layout import Loaded
 from .memory.weight_files import sidecar_name_of, weights_file
 from .model import Methods, Model, Program
@@ -300,6 +301,7 @@ def _bind_constants(model: Package) -> None:
     if any(weight.constant for weight in manifest.weights):
         tensors = parse_safetensors(content, manifest.folder / CONSTANTS)
         model.bind_weights(tensors, strict=False)
+        model._weights.keep_factors(factors_of(tensors, manifest.weights))
 
 
 def _plan_functions(

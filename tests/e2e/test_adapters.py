@@ -122,6 +122,28 @@ def test_a_file_of_peft_replaces_the_adapter_and_its_factors(packaged, tmp_path,
     torch.testing.assert_close(packaged(X), wanted(X), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_weights_of_the_model_put_the_factors_of_the_build_back(tmp_path, target):
+    packaged, model = aotpack.compile(Whole("default"), (X,), target=target), Whole("default")
+    file = written(tmp_path / "one", lora_alpha=3)
+    save_file(model.state_dict(), tmp_path / "whole")
+    for given in (model.state_dict(), tmp_path / "whole"):
+        packaged.bind_weights(file)
+        assert (packaged(X) - model(X)).abs().max() > 0.1
+        with pytest.raises(AotpackError, match="is no weight of the model"):
+            packaged.bind_weights(model.state_dict() | {"lost": X})
+        packaged.bind_weights({"base_model.model.down.base_layer.bias": X[0]}, strict=False)
+        adapted = with_adapter(Whole("default"), file, "default", up=0.75, down=0.75)
+        adapted.base_model.model.down.base_layer.bias.data = X[0]
+        torch.testing.assert_close(packaged(X), adapted(X), rtol=1e-4, atol=1e-4)
+        packaged.bind_weights(given)
+        torch.testing.assert_close(packaged(X), model(X), rtol=1e-4, atol=1e-4)
+    factor = {"base_model.model.up.scaling.default": torch.tensor(3.0)}
+    packaged.bind_weights(model.state_dict() | factor)
+    model.base_model.model.up.scaling["default"] = 3.0
+    torch.testing.assert_close(packaged(X), model(X), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("file", "options", "message"),
     [

@@ -157,7 +157,8 @@ class Package(OnDevice):
 
         A file of PEFT, or tensors by its names, replaces one adapter: the only one, or ``adapter``.
         Strictly it has all weights of the adapter. The factors of its layers are those that
-        ``adapter_config.json`` beside the file says.
+        ``adapter_config.json`` beside the file says. A strict binding of the model's weights puts
+        the factors of all adapters back to those of the build, except for those that it has.
 
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """

@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from ..errors import WeightError, a_type
 from ..files.strict_json import parse_json
 from ..manifest import Manifest
-from ..safetensors import TensorFile
+from ..safetensors import Stored, TensorFile
 from ..tensors import Weight
 
 _FACTORS = ("lora_A", "lora_embedding_A")
@@ -62,6 +63,14 @@ def parts_of(
     if isinstance(given, TensorFile):
         return TensorFile(given.path, given.identity, named), factors
     return named, factors
+
+
+def factors_of(constants: Mapping[str, Stored], weights: Iterable[Weight]) -> dict[str, Stored]:
+    """The factors of the layers of adapters, in memory of their own."""
+    owners = (_OWNED.fullmatch(name) for one in weights for name in (one.name, *one.names))
+    names = {f"{one['module']}scaling.{one['adapter']}" for one in owners if one}
+    found = {name: one for name, one in constants.items() if name in names}
+    return {name: replace(one, data=one.data.copy()) for name, one in found.items()}
 
 
 class AdapterNames:

@@ -73,6 +73,7 @@ class Weights:
         self.total = self._kept_bytes + self._derived.total
         self._block: Block | None = None
         self._mapped: dict[str, _Source] = {}  # used in place in a mapped file
+        self._factors: dict[str, Stored] = {}  # of adapters, as the package was built
         self._state: Changed | None = None  # as long as nothing is bound anew
 
     def bytes_of(self, names: Iterable[str]) -> int:
@@ -80,6 +81,10 @@ class Weights:
         sizes = {weight.name: weight.size for weight in self._weights}
         kept = sum(align(sizes[name]) for name in {*names} & self._offsets.keys())
         return kept + self._derived.bytes_of(names)
+
+    def keep_factors(self, factors: Mapping[str, Stored]) -> None:
+        """The factors of adapters by name, which a strict binding without them puts back."""
+        self._factors = dict(factors)
 
     @property
     def block(self) -> Block | None:
@@ -133,7 +138,8 @@ class Weights:
 
         A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
         of the file's chunks, checked as it is read. Once no weight is missing, the weight program
-        computes what depends on those that changed.
+        computes what depends on those that changed. Strictly, the factors of adapters that are not
+        given are those of the build again.
         """
         if not isinstance(given, Mapping):
             found = type(given).__name__
@@ -144,11 +150,15 @@ class Weights:
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         self._check_ties(given, sources, frameworks)
+        factors = self._factors_beside(sources.keys()) if strict else {}
+        sources |= {name: self._read(w, one, frameworks) for name, (w, one) in factors.items()}
         sources = {name: self._apart(source) for name, source in sources.items()}
         plan = self._affected(sources.keys())
         self._unbind(sources.keys())
         if isinstance(given, TensorFile) and not is_host(self._device):
             self._stream(given, chosen, digests)
+            for weight, _ in factors.values():
+                self._copy(weight, sources[weight.name])
         else:
             if isinstance(given, TensorFile) and digests:
                 read_chunks(given.path, digests, _nothing, given.identity)
@@ -287,6 +297,14 @@ class Weights:
                 "strict=False keeps what was bound before"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
+
+    def _factors_beside(self, given: Set[str]) -> dict[str, tuple[Weight, Stored]]:
+        """The factors of the build that are not among the given weights."""
+        return {
+            name: (self._by_name[name], one)
+            for name, one in self._factors.items()
+            if name not in given
+        }
 
     def _check_ties(
         self, given: Mapping[str, Any], sources: Mapping[str, _Source], frameworks: Frameworks
