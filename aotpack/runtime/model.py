@@ -303,9 +303,11 @@ class Methods(Package):
         self.__dict__.update(self.methods)
 
     def __getattr__(self, name: str) -> Any:
-        near = did_you_mean(name, self.__dict__.get("methods", ()))
+        methods = self.__dict__.get("methods", ())
+        near = did_you_mean(name, methods)
+        has = "" if near or not methods else f"; its methods are {', '.join(methods)}"
         kind = type(self).__name__
-        raise AttributeError(f"{kind!r} object has no attribute {name!r}{near}")
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}{near}{has}")
 
     def __repr__(self) -> str:
         name = self.manifest.signature.name

@@ -180,6 +180,8 @@ def test_calls_say_which_method(package):
             model(IDS)
         with pytest.raises(AttributeError, match="no attribute 'prefil'; did you mean 'prefill'"):
             model.prefil(IDS)
+        with pytest.raises(AttributeError, match="'nothere'; its methods are decode, prefill$"):
+            model.nothere(IDS)
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
             for one in (model, model.decode):
                 with pytest.raises(AotpackError, match="copying tiny_llm: .*Load the package once"):
