@@ -23,6 +23,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from generate import package, sequences
 from limits import LimitedBodies
 from metrics import Metrics
+from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import Receive, Scope, Send
 from texts import Bytes, Codec, Until, Words
 from wire import Chat, Completion, event, failure, heading, usage
@@ -32,6 +33,8 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+
+CODES = {404: "model_not_found"}
 
 
 class Broken(Exception):
@@ -146,6 +149,10 @@ class Server:
 
     async def answer(self, asked: Completion | Chat, caller: Request) -> Response:
         """Errors of the request are a status, also of one that is to be streamed."""
+        if asked.model not in ("", self.name):
+            raise HTTPException(
+                404, f"the model {asked.model!r} does not exist; this service has {self.name!r}"
+            )
         try:
             answer = Answer(self, asked)
         except Busy as error:
@@ -177,6 +184,11 @@ class Server:
         return FileResponse(PAGE, headers=PAGE_HEADERS)
 
 
+def place(found: Sequence[Any]) -> str:
+    """Where in a body a fault is."""
+    return ".".join(map(str, found[1:])) or "the body"
+
+
 def service(
     engine: Engine,
     name: str,
@@ -196,16 +208,25 @@ def service(
         app.get("/metrics", response_model=None)(server.figures)
     app.get("/", response_model=None)(server.page)
 
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        code = "context_length_exceeded" if "do not fit" in error.detail else None
-        body = failure(error.status_code, error.detail, code)
+    @app.exception_handler(AnyHTTPException)
+    async def refused(caller: Request, error: AnyHTTPException) -> JSONResponse:
+        """Those of the routes above, and of starlette for other paths and methods."""
+        told, code = error.detail, CODES.get(error.status_code)
+        if not isinstance(error, HTTPException):
+            told = f"{caller.method} {caller.url.path}: {told}; see /docs for what there is"
+            code = None
+        elif "do not fit" in told:
+            code = "context_length_exceeded"
+        body = failure(error.status_code, told, code)
         return JSONResponse(body, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        faults = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
-        return JSONResponse(failure(400, "; ".join(faults)), 400)
+    async def invalid(caller: Request, error: RequestValidationError) -> JSONResponse:
+        told = "; ".join(f"{place(one['loc'])}: {one['msg']}" for one in error.errors())
+        kind = caller.headers.get("content-type", "")
+        if "json" not in kind.lower():
+            told += f" (the content type is {kind!r}; send content-type: application/json)"
+        return JSONResponse(failure(400, told), 400)
 
     return app
 

@@ -223,6 +223,8 @@ def test_a_cancelled_request_makes_no_more_tokens(engine):
         (asked("x", max_tokens=400), 400, "400 more do not fit: the cache holds 319"),
         (asked(""), 400, "a request needs a prompt"),
         ({}, 400, "prompt: Field required"),
+        ([], 400, "the body: Input should be a valid dictionary"),
+        (asked("x", model="x"), 404, "the model 'x' does not exist; this service has 'tiny'"),
         (asked("x", n=2), 400, "n: Input should be 1"),
         (asked("x" * (1 << 20)), 413, "more than 1048576 bytes"),
     ],
@@ -231,6 +233,23 @@ def test_other_requests_are_refused(client, body, status, words):
     found = client.post("/v1/completions", json=body)
     assert found.status_code == status and words in found.json()["error"]["message"]
     assert client.post("/v1/completions", json=asked("x")).status_code == 200
+
+
+def test_a_body_without_its_type_and_other_paths_are_refused_in_openais_form(client):
+    def refused(status: int, method: str, path: str, **options: Any) -> str:
+        found = client.request(method, path, **options)
+        assert found.status_code == status
+        assert found.json()["error"]["type"] == "invalid_request_error"
+        return str(found.json()["error"]["message"])
+
+    for kind in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        body = json.dumps(asked("x"))
+        told = refused(400, "POST", "/v1/completions", content=body, headers=kind)
+        assert told.startswith("the body: ")
+        assert told.endswith("; send content-type: application/json)")
+    assert "GET /v1/lost: Not Found" in refused(404, "GET", "/v1/lost")
+    assert "GET /v1/completions: Method Not" in refused(405, "GET", "/v1/completions")
+    assert client.post("/v1/completions", json=asked("x", model="tiny")).status_code == 200
 
 
 def test_a_full_queue_says_so(engine, client):
