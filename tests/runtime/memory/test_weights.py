@@ -77,6 +77,22 @@ def test_constants_travel_in_every_package(tmp_path: Path, device: FakeDevice, m
         assert model(X, X).tolist() == [[4, 4]]
 
 
+@pytest.mark.parametrize("place", [(2, 0), (1, 0)])
+def test_a_strict_binding_puts_factors_back(tmp_path: Path, place: tuple[int, int]) -> None:
+    """Of tensors and of a file, which a GPU streams."""
+    folder = write_demo(tmp_path / "demo", is_constant=True)
+    constants = read_safetensors(folder / "constants.safetensors")
+    file = tmp_path / "file.safetensors"
+    file.write_bytes((2).to_bytes(8, "little") + b"{}")
+    with load(folder, FakeDevice(place)) as model:
+        model._weights.keep_factors(constants)
+        for given, strict, wanted in (({}, True, 4), (file, True, 4), (file, False, 10)):
+            model.bind_weights({"scale": np.full(1, 5, np.float32)}, strict=False)
+            assert model(X, X).tolist() == [[10, 10]]
+            model.bind_weights(given, strict=strict)
+            assert model(X, X).tolist() == [[wanted, wanted]]
+
+
 def test_damaged_constants_are_refused(tmp_path: Path, device: FakeDevice) -> None:
     folder = write_demo(tmp_path / "demo", weights="none", is_constant=True)
     file = folder / "constants.safetensors"
