@@ -203,8 +203,8 @@ def _check_order(tensors: Tensors, name: str, size: Size, length: int) -> None:
     if name not in tensors:
         return
     order = _checked(tensors, name, _WHOLE, size, (size.columns,)).long()
-    in_turn = torch.arange(size.columns) // length
-    if not torch.equal(order, in_turn) and not (order == -1).all():
+    plain = torch.arange(size.columns) // length
+    if not torch.equal(order, plain) and not (order == -1).all():
         raise UsageError(_ORDERED)
 
 
