@@ -89,12 +89,15 @@ def present(stored: Array, dtype: DType) -> Array:
 
 
 def widen(stored: Array, dtype: DType) -> Array:
-    """Decode ``stored`` bits to float32; types that numpy has are returned unchanged."""
+    """Decode ``stored`` bits to float32; types that numpy has are returned unchanged.
+
+    numpy makes scalars of arrays without dimensions; here they stay arrays.
+    """
     if dtype.is_known_to_numpy:
         return stored
     if dtype.itemsize == 2:
-        return (stored.astype(np.uint32) << 16).view(np.float32)
-    return float8_values(dtype.name)[stored]
+        return np.asarray(stored.astype(np.uint32) << 16).view(np.float32)
+    return np.asarray(float8_values(dtype.name)[stored])
 
 
 def float8_values(name: str) -> Array:

@@ -26,6 +26,12 @@ def test_every_code_is_torch_s_number(dtype) -> None:
     assert not np.array_equal(widen(codes[::-1], dtype), wanted, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", IN_BITS, ids=str)
+def test_an_array_without_dimensions_stays_one(dtype) -> None:
+    found = widen(np.zeros((), dtype.storage), dtype)
+    assert isinstance(found, np.ndarray) and found.shape == () and found == 0
+
+
 def test_numpy_users_get_what_numpy_has() -> None:
     bits = np.array([0x3F80], np.uint16)
     assert present(bits, DTYPES["bfloat16"]).astype(np.float32) == [1.0]
