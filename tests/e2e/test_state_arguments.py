@@ -215,10 +215,11 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
-@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+@pytest.mark.parametrize(
+    ("step", "strict"), [*((step, False) for step in STEPS), ("a delay of a view", True)]
+)
 def test_results_are_read_before_state_is_written(step, strict):
-    model, x = Step(step), torch.arange(4.0).reshape(2, 2)
+    model, x = Step(STEPS[step]), torch.arange(4.0).reshape(2, 2)
     start = {"a": x + 5, "b": x * 3}
     made = aotpack.with_state({"go": Method(model, (x,), {"st": start})}, "st")
     assert model.calls == 0, "the user's module is as it was"
@@ -285,3 +286,79 @@ def test_a_number_that_stays_is_fixed():
     loaded = aotpack.compile(aotpack.with_state(step, "st"), target="interpreter")
     assert loaded.go(torch.ones(2))["y"].tolist() == [3.0, 3.0]
     assert [*loaded.state] == ["calls", "st_a"]
+
+
+SHARED = {
+    "a delay": lambda x, st: new(x * 1, st["a"], y=st["b"] * 1),
+    "a swap": lambda x, st: new(st["b"], st["a"] + x, y=st["a"] * 10 + st["b"]),
+    "the input": lambda x, st: new(x, st["b"] + x, y=st["a"] + st["b"]),
+}
+
+
+@pytest.mark.parametrize("step", SHARED.values(), ids=SHARED)
+def test_state_whose_examples_share_memory_is_apart(step):
+    model, zeros = Step(step), torch.zeros(2)
+    method = Method(model, (zeros,), {"st": {"a": zeros, "b": zeros}})
+    loaded = aotpack.compile(aotpack.with_state({"go": method}, "st"), target="interpreter")
+    state = {"a": torch.zeros(2), "b": torch.zeros(2)}
+    for n in range(4):
+        x = torch.full((2,), n + 1.0)
+        wanted = model(x, state)
+        state = wanted["st"]
+        torch.testing.assert_close(loaded.go(x)["y"], wanted["y"])
+
+
+def test_conjugated_state_is_new():
+    step = Step(lambda x, st: {"y": st["a"] * x, "st": {"a": st["a"].conj()}})
+    method = Method(step, (torch.ones(1),), {"st": {"a": torch.tensor([1 + 2j])}})
+    loaded = aotpack.compile(aotpack.with_state({"go": method}, "st"), target="interpreter")
+    assert [loaded.go(torch.ones(1))["y"].item() for _ in range(3)] == [1 + 2j, 1 - 2j, 1 + 2j]
+
+
+class Lengths(nn.Module):
+    def forward(self, x: torch.Tensor, z: torch.Tensor, st: Any) -> dict[str, Any]:
+        total = x.sum(0) + st["a"]
+        return {"y": total + z.sum(), "st": {"a": total}}
+
+
+@pytest.mark.parametrize(("length", "positional"), [("2 * n", 0), ("n + 1", 1), ("2 * n + 1", 2)])
+def test_lengths_that_a_program_allows_stay_dynamic(length, positional):
+    def given(n: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        values = {"x": torch.ones(n, 2), "z": torch.ones(eval(length, {"n": n}))}
+        names = [*values]
+        args = tuple(values[name] for name in names[:positional])
+        return args, {name: values[name] for name in names[positional:]}
+
+    dim, (args, kwargs) = Dim("n", min=2, max=8), given(3)
+    program = torch.export.export(
+        Lengths(),
+        args,
+        {**kwargs, "st": {"a": torch.zeros(2)}},
+        dynamic_shapes={"x": {0: dim}, "z": {0: eval(length, {"n": dim})}, "st": {"a": None}},
+    )
+    method = Method(program, *program.example_inputs)
+    loaded = aotpack.compile(aotpack.with_state({"go": method}, "st"), target="interpreter")
+    total = 0
+    for n in 3, 8, 2:
+        args, kwargs = given(n)
+        total += n
+        assert loaded.go(*args, **kwargs)["y"].tolist() == [total + eval(length, {"n": n})] * 2
+
+
+def test_a_size_that_no_dimension_can_be_declared_as_is_refused():
+    class Square(nn.Module):
+        def forward(self, x: torch.Tensor, st: Any) -> dict[str, Any]:
+            return {"y": x.sum(), "st": {"a": st["a"] + x.sum()}}
+
+    dim = Dim("n", min=2, max=8)
+    program = torch.export.export(
+        Square(),
+        (),
+        {"x": torch.ones(3), "st": {"a": torch.zeros(())}},
+        dynamic_shapes={"x": {0: dim}, "st": {"a": None}},
+    )
+    (node,) = [one for one in program.graph.find_nodes(op="placeholder") if one.name == "x"]
+    size = node.meta["val"].shape[0]
+    node.meta["val"] = node.meta["val"].new_empty((size * size,))
+    with pytest.raises(UsageError, match=r"an input of the size s\d+\*\*2; sizes n and a \* n"):
+        aotpack.with_state({"go": Method(program, (), program.example_inputs[1])}, "st")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sympy
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
@@ -149,7 +150,7 @@ def _method(
     kwargs = {name: one for name, one in (method.kwargs or {}).items() if name not in names}
     shapes, program = method.dynamic_shapes, method.function
     if shapes is None and isinstance(program, ExportedProgram):
-        shapes = _dynamic_shapes(program, names)
+        shapes = _dynamic_shapes(program, module, names)
     if isinstance(shapes, Mapping):
         shapes = {name: one for name, one in shapes.items() if name not in names}
 
@@ -163,41 +164,69 @@ def _method(
     )
 
 
-def _dynamic_shapes(program: ExportedProgram, names: tuple[str, ...]) -> Any:
+def _dynamic_shapes(program: ExportedProgram, module: nn.Module, names: tuple[str, ...]) -> Any:
     """The dynamic sizes of a program, but for those of its state, which are fixed."""
     user = {spec.arg.name for spec in program.graph_signature.input_specs if _is_input(spec)}
     nodes = [one for one in program.graph.find_nodes(op="placeholder") if one.name in user]
     args, kwargs = pytree.tree_unflatten(
         [node.meta["val"] for node in nodes], program.call_spec.in_spec
     )
-    fixed = {str(one) for name in names for tensor in _leaves(kwargs[name]) for one in tensor.shape}
-    dims = {name: one for name, one in _ranges(program).items() if name not in fixed}
+    fixed = {
+        symbol
+        for name in names
+        for tensor in pytree.tree_leaves(kwargs[name])
+        for expression in _expressions(tensor).values()
+        for symbol in expression.free_symbols
+    }
+    dims = {symbol: one for symbol, one in _dims(program).items() if symbol not in fixed}
 
     def sizes(tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return None
-        found = {n: str(one) for n, one in enumerate(tensor.shape) if not isinstance(one, int)}
-        return {n: dims[size] for n, size in found.items() if size in dims}
+        return {
+            n: _size(expression, dims)
+            for n, expression in _expressions(tensor).items()
+            if not expression.free_symbols & fixed
+        }
 
-    kept = {name: pytree.tree_map(sizes, one) for name, one in kwargs.items() if name not in names}
-    return kept if dims and not args else None
+    given = dict(zip(inspect.signature(module.forward).parameters, args, strict=False)) | kwargs
+    kept = {name: pytree.tree_map(sizes, one) for name, one in given.items() if name not in names}
+    return kept if dims else None
 
 
 def _is_input(spec: Any) -> bool:
     return spec.kind is InputKind.USER_INPUT
 
 
-def _leaves(value: Any) -> list[torch.Tensor]:
-    return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+def _expressions(value: Any) -> dict[int, sympy.Expr]:
+    """The sizes of a tensor that are not fixed, by dimension."""
+    sizes: Any = value.shape if isinstance(value, torch.Tensor) else ()
+    return {n: one.node.expr for n, one in enumerate(sizes) if isinstance(one, torch.SymInt)}
 
 
-def _ranges(program: ExportedProgram) -> dict[str, Any]:
+def _dims(program: ExportedProgram) -> dict[sympy.Symbol, Any]:
     """A size for each symbol of a program, with its range."""
     found = {}
     for symbol, bounds in program.range_constraints.items():
-        most = int(bounds.upper) if bounds.upper.is_Integer else None
-        found[str(symbol)] = Dim(str(symbol), min=int(bounds.lower), max=most)
+        if isinstance(symbol, sympy.Symbol):
+            most = int(bounds.upper) if bounds.upper.is_Integer else None
+            found[symbol] = Dim(str(symbol), min=int(bounds.lower), max=most)
     return found
+
+
+def _size(expression: sympy.Expr, dims: Mapping[sympy.Symbol, Any]) -> Any:
+    """The size that an expression stands for: ``2 * n + 1``."""
+    symbols = [*expression.free_symbols]
+    parts = expression.as_poly(*symbols) if len(symbols) == 1 else None
+    if parts is None or parts.degree() != 1 or symbols[0] not in dims:
+        raise UsageError(
+            f"making arguments state: the program has an input of the size {expression}; sizes n "
+            "and a * n + b are accepted"
+        )
+    factor, rest = (int(parts.coeff_monomial(symbols[0] ** n)) for n in (1, 0))
+    size = dims[symbols[0]]
+    size = size if factor == 1 else factor * size
+    return size + rest if rest else size
 
 
 def _argument(name: str, value: Any) -> _Argument:

@@ -66,7 +66,7 @@ def keys_of(name: str, spec: pytree.TreeSpec) -> list[str]:
 
 def returned(label: str, module: nn.Module, method: Method, names: tuple[str, ...]) -> Returned:
     """What a call on the example gives of the state; the module is afterwards as before."""
-    args, kwargs = copy.deepcopy((method.args, dict(method.kwargs or {})))
+    args, kwargs = pytree.tree_map(_apart, (method.args, dict(method.kwargs or {})))
     given = _leaves(kwargs, names)
     state = {key: leaf for key, leaf in given.items() if isinstance(leaf, torch.Tensor)}
     layouts = {key: _layout(one) for key, one in state.items()}
@@ -104,8 +104,14 @@ def _called(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         before.restore()
 
 
+def _apart(leaf: Any) -> Any:
+    """A copy in memory of its own: in a package each tensor of state has that."""
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else copy.deepcopy(leaf)
+
+
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
-    return (storage_of(tensor), tensor.storage_offset(), tensor.shape, tensor.stride())
+    place = (storage_of(tensor), tensor.storage_offset(), tensor.shape, tensor.stride())
+    return (*place, tensor.is_conj(), tensor.is_neg())
 
 
 def _is_in(value: Any, places: set[int]) -> bool:
