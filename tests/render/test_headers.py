@@ -60,8 +60,9 @@ class Separable(nn.Module):
         return self.last(self.middle(self.first(x)))
 
 
-def coded(module: nn.Module) -> nn.Module:
-    quantize([module], read_quantization("int8"), "a test", HostCopies())
+def coded(module: nn.Module, x: torch.Tensor) -> nn.Module:
+    calls = {"": (module, ((x,), {}))}
+    quantize(calls, read_quantization("int8"), "a test", HostCopies())
     return module
 
 
@@ -75,7 +76,7 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     ),
     "kernel_few_rows.py.jinja": (Projection(256, 48), (torch.zeros(1, 256),), False),
     "kernel_few_rows_gluon.py.jinja": (
-        coded(Projection(512, 64).bfloat16()),
+        coded(Projection(512, 64).bfloat16(), torch.zeros(1, 512, dtype=torch.bfloat16)),
         (torch.zeros(1, 512, dtype=torch.bfloat16),),
         False,
     ),

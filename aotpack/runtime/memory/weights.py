@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence, Set
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from .derived import Derivation, DerivedWeights
 from .packing import align
 from .staged import StagedWeights
 from .streaming import Piece, stream
+from .weight_names import fault_of_names, some
 
 _DENSE = "torch.strided"
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -141,12 +141,6 @@ class Weights:
         computes what depends on those that changed. Strictly, the factors of adapters that are not
         given are those of the build again.
         """
-        if not isinstance(given, Mapping):
-            found = type(given).__name__
-            raise self._refused(f"they are {found}; accepted: a safetensors file, tensors by name")
-        unnamed = [name for name in given if not isinstance(name, str)]
-        if unnamed:
-            raise self._refused(f"a key is {unnamed[0]!r}; accepted: names of weights as text")
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         self._check_ties(given, sources, frameworks)
@@ -188,7 +182,7 @@ class Weights:
         lost = self._staged.lost(name for name in needed if name not in given)
         if lost:
             raise self._refused(
-                f"{_some(lost)} not given: what the model computes from them and the given weights "
+                f"{some(lost)} not given: what the model computes from them and the given weights "
                 "is computed again, and they were freed after the last time. Give them too"
             )
         return plan
@@ -284,7 +278,8 @@ class Weights:
         self._bound |= names
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
-        self._check_names(given)
+        if fault := fault_of_names(given, [*self._by_name, *sorted(self._unused)]):
+            raise self._refused(fault)
         chosen: dict[str, tuple[Weight, str]] = {}
         for name in given:
             if name not in self._unused:
@@ -293,7 +288,7 @@ class Weights:
         lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
         if strict and lacking:
             raise self._refused(
-                f"{_some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "
+                f"{some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "
                 "strict=False keeps what was bound before"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
@@ -339,24 +334,6 @@ class Weights:
         self._device.copy_out(found.ctypes.data, source.address, source.size, 0)
         self._device.synchronize(None)
         return found
-
-    def _check_names(self, given: Iterable[str]) -> None:
-        known = [*self._by_name, *sorted(self._unused)]
-        unknown = [name for name in given if name not in {*known}]
-        if not unknown:
-            return
-        if (codes := f"{unknown[0]}_codes") in known:
-            raise self._refused(
-                f"the layer of {unknown[0]!r} is quantised: in its place bind {codes!r} and what "
-                "belongs to it, as a build of the new weights with the same --quantize has them"
-            )
-        near = get_close_matches(unknown[0], known)
-        accepted = f"near it: {_some(near)}" if near else f"accepted: {_some(known)}"
-        others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise self._refused(
-            f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
-            "names and leave the others out"
-        )
 
     def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
         if isinstance(value, Stored):
@@ -408,8 +385,3 @@ def _layout_of(value: Any) -> str:
 
 def _nothing(begin: int, chunk: Any) -> None:
     """What a reading does that only checks."""
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:5]))
-    return shown + (", ..." if len(names) > 5 else "")

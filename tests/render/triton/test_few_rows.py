@@ -89,8 +89,10 @@ def test_long_sums_have_a_loop_and_gaps_a_mask(depth: int, loops: int, masked: i
 def test_neighbours_that_share_a_scale_are_added_before_it(quantize, depth, run) -> None:
     """Where groups do not end between the neighbours, half a row apart; and only those."""
     model = Projection(depth, 256).to(BF16)
-    quantize_layers([model], read_quantization(quantize), "a test", HostCopies())
-    text = kernel_text(rendered(model, torch.zeros(1, depth, dtype=BF16)))
+    x = torch.zeros(1, depth, dtype=BF16)
+    calls = {"": (model, ((x,), {}))}
+    quantize_layers(calls, read_quantization(quantize), "a test", HostCopies())
+    text = kernel_text(rendered(model, x))
     assert ("run = 16 * tl.arange(0, 32)" in text) is (run == 16)
     assert text.count("acc += tl.sum(tl.reshape(") == (text.count("acc += ") if run == 16 else 0)
     assert "scales_ptr" in text

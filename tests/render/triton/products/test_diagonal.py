@@ -23,7 +23,8 @@ BF16, HOPPER = torch.bfloat16, Target("cuda", 90)
 def coded(kind: str, depth: int, dtype: torch.dtype = BF16) -> nn.Module:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(depth, 64)).to(dtype)
-    quantize([model], read_quantization(kind), "a test", HostCopies())
+    calls = {"": (model, ((torch.zeros(1, depth, dtype=dtype),), {}))}
+    quantize(calls, read_quantization(kind), "a test", HostCopies())
     return model
 
 

@@ -1,0 +1,37 @@
+"""The names under which weights are given."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+
+def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
+    """Why tensors by name, or a file's, cannot be weights of a model that has the ``known``."""
+    if not isinstance(given, Mapping):
+        found = type(given).__name__
+        return f"they are {found}; accepted: a safetensors file, tensors by name"
+    unnamed = [name for name in given if not isinstance(name, str)]
+    if unnamed:
+        return f"a key is {unnamed[0]!r}; accepted: names of weights as text"
+    names = {*known}
+    unknown = [name for name in given if name not in names]
+    if not unknown:
+        return None
+    if (codes := f"{unknown[0]}_codes") in known:
+        return (
+            f"the layer of {unknown[0]!r} is quantised: in its place bind {codes!r} and what "
+            "belongs to it, as a build of the new weights with the same --quantize has them"
+        )
+    near = get_close_matches(unknown[0], known)
+    accepted = f"near it: {some(near)}" if near else f"accepted: {some(known)}"
+    others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return (
+        f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
+        "names and leave the others out"
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names."""
+    shown = ", ".join(map(repr, names[:5]))
+    return shown + (", ..." if len(names) > 5 else "")
