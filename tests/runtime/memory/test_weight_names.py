@@ -1,0 +1,33 @@
+"""Names of given weights: which are refused, and in which words."""
+
+import pytest
+
+from aotpack.runtime.memory.weight_names import fault_of_names, some
+
+KNOWN = ["first.weight", "second.weight", "third.weight_codes"]
+
+
+def test_names_of_the_model_have_no_fault() -> None:
+    assert fault_of_names({"second.weight": 0, "first.weight": 0}, KNOWN) is None
+    assert fault_of_names({}, KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([1], "they are list; accepted: a safetensors file, tensors by name"),
+        ({3: 0}, "a key is 3; accepted: names of weights as text"),
+        ({"third.weight": 0}, "the layer of 'third.weight' is quantised: .* 'third.weight_codes'"),
+        ({"frist.weight": 0, "x": 0}, "no weight of the model, nor are 1 more; near it: 'first.we"),
+        ({"xyz": 0}, "accepted: 'first.weight', 'second.weight', 'third.weight_codes'; give the"),
+    ],
+)
+def test_others_are_refused_in_words(given: object, words: str) -> None:
+    fault = fault_of_names(given, KNOWN)
+    assert fault is not None
+    with pytest.raises(ValueError, match=words):
+        raise ValueError(fault)
+
+
+def test_many_names_are_cut() -> None:
+    assert some(list("abcdef")) == "'a', 'b', 'c', 'd', 'e', ..."
