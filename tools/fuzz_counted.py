@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 import torch
-from torch import nn
 
-from tools.fuzz_make import LARGEST
-from tools.fuzz_model import SIZES, Input, Line, Model, pruned
+from tools.fuzz_make import LARGEST, known_inputs
+from tools.fuzz_model import SCOPE, Input, Line, Model, pruned
 
 ROWS = (
     "{x}[{x}.sum(-1) > {t}]",
@@ -46,8 +45,7 @@ def make(seed: int) -> Model:
         Input("n", (3,), torch.int64),
         Input("w0", (columns, rng.choice((1, 4))), torch.float32, is_weight=True),
     )
-    sizes = {name: size.example for name, size in SIZES.items()}
-    known = {x.name: x.draw(sizes, seed + place) for place, x in enumerate(inputs)}
+    known = {one.name: one.tensor for one in known_inputs(inputs, seed)}
     floats, lines = ["x0"], list[Line]()
     for _ in range(_TRIES):
         if len(lines) < _LINES:
@@ -63,7 +61,7 @@ def _add(
     texts, is_exact = _texts(rng, known[name])
     text = rng.choice(texts).format(x=name, t=rng.choice((-0.5, 0, 0.125, 1)))
     try:
-        value = eval(text, {"torch": torch, "F": nn.functional} | known)
+        value = eval(text, SCOPE | known)
     except (RuntimeError, IndexError, ValueError):
         return
     if value.numel() > 4000 or (value.numel() and value.double().abs().max() > LARGEST):

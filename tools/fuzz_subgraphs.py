@@ -274,13 +274,8 @@ def _map(scope: Scope, name: str) -> Call | None:
     ys = scope.tensor(lambda k: k.tensor.dim() > 0 and k.tensor.shape[0] == xs.tensor.shape[0])
     slices = [Known("", k.tensor[0], k.exact) for k in (xs, ys or xs)]
     body = _function(scope, f"{name}_b", slices)
-    (row, other), results = (
-        body.parameters,
-        (
-            body.like(slices[0].tensor, copied=_COPY),
-            body.mean(),
-        ),
-    )
+    row, other = body.parameters
+    results = body.like(slices[0].tensor, copied=_COPY), body.mean()
     pair = f"{name}_p"
     inner = body.giving("({}, {})", *results)
     unpacked = tuple(Line(k.name, f"{pair}[{n}]", (pair,)) for n, k in enumerate((row, other)))

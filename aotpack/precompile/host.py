@@ -15,6 +15,7 @@ from aotpack.precompile.dump import KEEP, leave_in_dump
 from aotpack.precompile.elf import read_exports, read_machine
 from aotpack.precompile.shared_object import Needs, read_needs
 from aotpack.precompile.tool import run_tool
+from aotpack.runtime.devices.cpu import POOL
 from aotpack.stages import Binary, HostBuild, KernelSource
 from aotpack.target import CPU
 from aotpack.temporary import temporary_folder
@@ -38,7 +39,6 @@ _LIBRARIES = frozenset(
     {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
     | {"libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"}
 )
-_POOL = frozenset(f"aot_{name}" for name in "open tune work run stop left close forked".split())
 _DOING = "compiling for cpu"
 
 
@@ -135,7 +135,7 @@ def _check(code: bytes, kernels: frozenset[str], build: HostBuild) -> Needs:
     machine = read_machine(code)
     if machine != build.machine:
         raise ValueError(f"its machine is {machine}, not {build.machine}")
-    lacking = sorted((kernels | _POOL) - read_exports(code))
+    lacking = sorted(kernels.union(POOL) - read_exports(code))
     if lacking:
         more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
         raise ValueError(f"it does not offer the function {lacking[0]}{more}")

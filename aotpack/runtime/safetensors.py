@@ -100,11 +100,14 @@ def read_safetensors(path: Path) -> TensorFile:
             header = read_header(file, identity.size, path)
             mapped = mmap.mmap(file.fileno(), identity.size, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise WeightError(
-            f"reading {path}: {reason}; a safetensors file is accepted; check the path"
-        ) from None
+        raise unreadable(path, error) from None
     return TensorFile(path, identity, _tensors(mapped, header))
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> WeightError:
+    """Why a file of weights cannot be read."""
+    reason = getattr(error, "strerror", None) or error
+    return WeightError(f"reading {path}: {reason}; a safetensors file is accepted; check the path")
 
 
 def parse_safetensors(content: bytes, path: Path) -> Mapping[str, Stored]:

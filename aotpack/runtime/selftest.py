@@ -1,6 +1,5 @@
 """The package's self-test: golden data by the accuracy law, the proof that nothing is compiled."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ from .arrays.orders import laid_out
 from .checks.audit import watch
 from .devices.device import Device, is_host
 from .dtypes import Array, present
-from .errors import VerifyError, WeightError, printable, printable_lines
-from .files.checked import identity_of, open_at_once
+from .errors import VerifyError, printable, printable_lines
+from .files.checked import identity_of, open_at_once, sha256_of
 from .files.inventory import differences
 from .golden.data import read_golden
 from .golden.law import Check, compare, limits_of
@@ -23,11 +22,10 @@ from .loading import folder_of, load
 from .manifest import Manifest, Signature, called, read_manifest
 from .memory.weight_files import sidecar_name_of, weights_file
 from .model import Method
-from .safetensors import Stored
+from .safetensors import Stored, unreadable
 from .structures.trees import flatten, unflatten
 from .tensors import Tensor
 
-_CHUNK = 1 << 24
 _NAMED = 5  # files that an error names
 _CALLS = 3  # launches twice, then a graph
 
@@ -214,20 +212,15 @@ def check_weights(manifest: Manifest, given: Path | None) -> None:
     path = weights_file(manifest, given)
     if given is None or path is None or manifest.weights_sha256 is None:
         return
-    digest = hashlib.sha256()
     try:
         with open(path, "rb", opener=open_at_once) as file:
             identity_of(file, path)
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            digest = sha256_of(file)
     except OSError as error:
-        raise WeightError(
-            f"reading {path}: {error.strerror or error}; a safetensors file is accepted; check "
-            "the path"
-        ) from None
-    if digest.hexdigest() != manifest.weights_sha256:
+        raise unreadable(path, error) from None
+    if digest != manifest.weights_sha256:
         raise VerifyError(
-            f"verifying {manifest.signature.name}: {path} has sha256 {digest.hexdigest()[:16]}..., "
+            f"verifying {manifest.signature.name}: {path} has sha256 {digest[:16]}..., "
             f"the build recorded {manifest.weights_sha256[:16]}... The file is damaged or of "
             "another model; copy it again."
         )

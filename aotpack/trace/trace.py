@@ -124,7 +124,8 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     roots = [*map(root_of, runs.values())]
     with_plain_weights(roots)
     with_scaling(roots)
-    calls = {name: (run, _example(given[name], copies, options)) for name, run in runs.items()}
+    given = {n: replace(one, example=_example(one, copies, options)) for n, one in given.items()}
+    calls = {name: (run, given[name].example) for name, run in runs.items()}
     lines = quantize(calls, options.quantize, options.name, copies)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}
@@ -189,7 +190,7 @@ def _exported(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
 ) -> Exported:
     """The program and its inputs on the host; a model that draws random numbers takes a seed."""
-    name, example = given.label, _example(given, copies, options)
+    name, example = given.label, given.example
     if isinstance(given.module, ExportedProgram):
         program = copies.program(given.module)
         check_asserted(name, program)

@@ -34,8 +34,6 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-CODES = {404: "model_not_found"}
-
 
 class Broken(Exception):
     """A request ended before its text did."""
@@ -211,10 +209,11 @@ def service(
     @app.exception_handler(AnyHTTPException)
     async def refused(caller: Request, error: AnyHTTPException) -> JSONResponse:
         """Those of the routes above, and of starlette for other paths and methods."""
-        told, code = error.detail, CODES.get(error.status_code)
+        told, code = error.detail, None
         if not isinstance(error, HTTPException):
             told = f"{caller.method} {caller.url.path}: {told}; see /docs for what there is"
-            code = None
+        elif error.status_code == 404:
+            code = "model_not_found"
         elif "do not fit" in told:
             code = "context_length_exceeded"
         body = failure(error.status_code, told, code)

@@ -27,7 +27,8 @@ MOST_THREADS = 256
 _PAGE = 2 << 20
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPICAL_CACHE = 32 << 20
-_POOL = tuple(f"aot_{name}" for name in "open tune work run stop left close forked".split())
+POOL = tuple(f"aot_{name}" for name in "open tune work run stop left close forked".split())
+"""The functions of a shared object beside its kernels."""
 _SHORT_WAIT = 0.0005  # seconds
 _LONG_SPIN, _SHORT_SPIN = 200_000, 2_000  # pauses of some 25 ns
 _FLAGS = {
@@ -133,7 +134,7 @@ class CpuDevice:
         if self._library is None:
             self._library = _pool_of(shared, binary.file)
             self._team = _Team(self._library, self._threads - 1)
-        address = None if binary.symbol in _POOL else shared.address(binary.symbol)
+        address = None if binary.symbol in POOL else shared.address(binary.symbol)
         if address is None:
             raise PackageError(
                 f"loading {binary.file}: it lacks the kernel {binary.symbol}. The package is "
@@ -279,7 +280,7 @@ def _nothing(stream: int) -> None:
 def _pool_of(shared: SharedObject, file: str) -> ctypes.CDLL:
     """The library with the types of its functions for the team of threads."""
     library = shared.library
-    if lacking := [name for name in _POOL if shared.address(name) is None]:
+    if lacking := [name for name in POOL if shared.address(name) is None]:
         raise PackageError(
             f"loading {file}: it lacks the function {lacking[0]}. The package is damaged: "
             "reinstall it."

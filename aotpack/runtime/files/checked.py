@@ -10,6 +10,7 @@ from typing import IO, NamedTuple
 from ..errors import PackageError
 
 _LARGEST = 1 << 40
+_PIECE = 1 << 22
 
 
 def read_checked(folder: Path, file: str, sha256: str) -> bytes:
@@ -27,6 +28,14 @@ def check_sum(folder: Path, file: str, content: bytes, sha256: str, where: str) 
             f"loading the package in {folder}: {file} is damaged: its sha256 is {found[:16]}..., "
             f"{where} says {sha256[:16]}... Nothing of it was used. Reinstall the package."
         )
+
+
+def sha256_of(file: IO[bytes]) -> str:
+    """The sha256 of what is left to read, a piece at a time; ``hashlib.file_digest`` is newer."""
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def read_bounded(path: Path, most: int, doing: str) -> bytes:

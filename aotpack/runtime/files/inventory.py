@@ -6,7 +6,6 @@ be what Python makes of its source, for Python would run it in place of that.
 
 import base64
 import csv
-import hashlib
 import marshal
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from ..errors import PackageError
+from .checked import sha256_of
 from .sums import SUMS, read_sums
 
-_PIECE = 1 << 22
 _CACHE = "__pycache__"
 _HEADER = 16
 _BY_HASH = 1
@@ -54,11 +53,8 @@ def _digest(path: Path) -> str | None:
     """The sha256 of a file; None if there is none."""
     if not path.is_file():
         return None
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return sha256_of(file)
 
 
 def _unlike_record(record: Path, folder: Path, found: dict[str, str | None]) -> Iterator[str]:

@@ -68,7 +68,7 @@ def parts_of(
 def factors_of(constants: Mapping[str, Stored], weights: Iterable[Weight]) -> dict[str, Stored]:
     """The factors of the layers of adapters, in memory of their own."""
     owners = (_OWNED.fullmatch(name) for one in weights for name in (one.name, *one.names))
-    names = {f"{one['module']}scaling.{one['adapter']}" for one in owners if one}
+    names = {_scaling_of(one) for one in owners if one}
     found = {name: one for name, one in constants.items() if name in names}
     return {name: replace(one, data=one.data.copy()) for name, one in found.items()}
 
@@ -159,7 +159,7 @@ def _factors_beside(
     for name in given:
         owned = _OWNED.fullmatch(name)
         if owned and owned["mark"] in _FACTORS and name in by_name:
-            target = by_name.get(f"{owned['module']}scaling.{owned['adapter']}")
+            target = by_name.get(_scaling_of(owned))
             rank = math.prod(by_name[name].shape[:1])  # a file of another one is refused
             if target is not None and rank:
                 factor = _factor(place, config, _tail(owned["module"]), rank)
@@ -212,6 +212,11 @@ def _unread(place: Path, what: str, found: Any, accepted: str) -> WeightError:
     is_long = isinstance(found, int) and found.bit_length() > _LONG
     shown = f"a number of {found.bit_length()} bits" if is_long else repr(found)
     return WeightError(f"reading {place}: {what} is {shown}; {accepted} is accepted.")
+
+
+def _scaling_of(owned: re.Match[str]) -> str:
+    """The name of the factor of the layer that a weight belongs to."""
+    return f"{owned['module']}scaling.{owned['adapter']}"
 
 
 def _spelled(found: re.Match[str]) -> str:

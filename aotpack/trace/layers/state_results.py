@@ -55,8 +55,7 @@ class Returned:
 
 def tensors_of(given: Mapping[str, Any], names: Iterable[str]) -> State:
     """The tensors of arguments or results, by their names and paths."""
-    leaves = _leaves(given, names)
-    return {key: leaf for key, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+    return _only_tensors(_leaves(given, names))
 
 
 def keys_of(name: str, spec: pytree.TreeSpec) -> list[str]:
@@ -68,7 +67,7 @@ def returned(label: str, module: nn.Module, method: Method, names: tuple[str, ..
     """What a call on the example gives of the state; the module is afterwards as before."""
     args, kwargs = pytree.tree_map(_apart, (method.args, dict(method.kwargs or {})))
     given = _leaves(kwargs, names)
-    state = {key: leaf for key, leaf in given.items() if isinstance(leaf, torch.Tensor)}
+    state = _only_tensors(given)
     layouts = {key: _layout(one) for key, one in state.items()}
     result = _called(module, args, kwargs)
     if not isinstance(result, Mapping) or not all(name in result for name in names):
@@ -77,8 +76,9 @@ def returned(label: str, module: nn.Module, method: Method, names: tuple[str, ..
             f"making arguments state: the result of {label!r} has {found}; it is a dict, or an "
             f"output of transformers, with {', '.join(names)}"
         )
-    _check_numbers(label, given, _leaves(result, names))
-    new = tensors_of(result, names)
+    leaves = _leaves(result, names)
+    _check_numbers(label, given, leaves)
+    new = _only_tensors(leaves)
     kept = {key for key, one in new.items() if layouts.get(key) == _layout(one)}
     places = {storage_of(one) for one in state.values() if one.numel()}
     copied, seen = set(), set(places)
@@ -153,6 +153,10 @@ def _leaves(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
                 )
             found[key] = leaf
     return found
+
+
+def _only_tensors(leaves: Mapping[str, Any]) -> State:
+    return {key: leaf for key, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
 
 
 def _paths(tree: Tree, path: str) -> Iterator[str]:

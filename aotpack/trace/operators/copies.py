@@ -10,6 +10,7 @@ the names of their new values, each has a value of its own:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import fx
@@ -17,6 +18,14 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 _ATEN = torch.ops.aten
+
+
+def inserted(owner: fx.Node, target: Any, /, *args: Any, **kwargs: Any) -> fx.Node:
+    """A new call, where the graph inserts, that belongs to the line of its ``owner``."""
+    new = owner.graph.call_function(target, args, kwargs)
+    if "stack_trace" in owner.meta:
+        new.meta["stack_trace"] = owner.meta["stack_trace"]
+    return new
 
 
 @contextmanager
@@ -52,18 +61,16 @@ def _convert(node: fx.Node) -> list[fx.Node]:
     added: list[fx.Node] = []
     with node.graph.inserting_before(node):
         if given.dtype != wanted.dtype:
-            source = node.graph.call_function(_ATEN.to.dtype, (source, wanted.dtype))
+            source = inserted(node, _ATEN.to.dtype, source, wanted.dtype)
             given = given.to(wanted.dtype)
             source.meta["val"] = given
             added.append(source)
         if tuple(given.shape) != tuple(wanted.shape):
-            source = node.graph.call_function(_ATEN.expand_as.default, (source, destination))
+            source = inserted(node, _ATEN.expand_as.default, source, destination)
             source.meta["val"] = given.expand_as(wanted)
             added.append(source)
     if added:
         node.args = (destination, source, *node.args[2:])
-        for new in added:
-            new.meta |= {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
     return added
 
 
@@ -77,10 +84,8 @@ def _separate(graph: fx.Graph) -> list[fx.Node]:
         if node.target is _ATEN.copy_.default and node.args[1] in taken:
             destination, source, *rest = node.args
             with graph.inserting_before(node):
-                clone = graph.call_function(_ATEN.clone.default, (source,))
-            clone.meta |= {
-                key: node.meta[key] for key in ("stack_trace", "val") if key in node.meta
-            }
+                clone = inserted(node, _ATEN.clone.default, source)
+            clone.meta["val"] = node.meta["val"]
             node.args = (destination, clone, *rest)
             added.append(clone)
         given = node.args[:2] if node.target is _ATEN.copy_.default else node.args[:1]

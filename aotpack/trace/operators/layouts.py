@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotpack.trace.operators.copies import inserted
 from aotpack.trace.strides import known_numbers
 
 _ATEN = torch.ops.aten
@@ -47,8 +48,9 @@ def _copy_result(node: fx.Node, functional: Callable[..., Any]) -> fx.Node:
     """Make an operator in place a copy of its result without change, which is inserted."""
     changed = node.args[0]
     with node.graph.inserting_before(node):
-        new = node.graph.call_function(functional, node.args, dict(node.kwargs))
-    new.meta |= {key: node.meta[key] for key in ("stack_trace", "val") if key in node.meta}
+        new = inserted(node, functional, *node.args, **node.kwargs)
+    if "val" in node.meta:
+        new.meta["val"] = node.meta["val"]
     node.target, node.args, node.kwargs = _ATEN.copy_.default, (changed, new), {}
     return new
 

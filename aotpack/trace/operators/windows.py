@@ -16,6 +16,8 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from aotpack.trace.operators.copies import inserted
+
 _ATEN = torch.ops.aten
 _UNFOLD = _ATEN.unfold.default
 
@@ -101,8 +103,6 @@ class _Inserter:
         self.nodes: list[fx.Node] = []
 
     def call(self, target: Any, *args: Any) -> fx.Node:
-        new = self.owner.graph.call_function(target, args)
-        if "stack_trace" in self.owner.meta:
-            new.meta["stack_trace"] = self.owner.meta["stack_trace"]
+        new = inserted(self.owner, target, *args)
         self.nodes.append(new)
         return new

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime import PackageError
-from aotpack.runtime.files.checked import read_bounded, read_checked
+from aotpack.runtime.files.checked import read_bounded, read_checked, sha256_of
 
 SHA = hashlib.sha256(b"content").hexdigest()
 
@@ -41,3 +41,11 @@ def test_a_file_above_its_bound_is_not_read(tmp_path: Path) -> None:
     os.truncate(tmp_path / "large", 1 << 40)
     with pytest.raises(PackageError, match="has 1,099,511,627,776 bytes; accepted: 1,000 at most"):
         read_bounded(tmp_path / "large", 1000, "reading it")
+
+
+def test_a_sum_is_that_of_the_rest_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"begin" + bytes(5 << 20))
+    with (tmp_path / "a").open("rb") as file:
+        file.seek(5)
+        assert sha256_of(file) == hashlib.sha256(bytes(5 << 20)).hexdigest()
+        assert sha256_of(file) == hashlib.sha256(b"").hexdigest()
