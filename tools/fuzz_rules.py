@@ -261,7 +261,7 @@ def _masked(m: Draw) -> Any:
 
 
 def _assigned(m: Draw) -> Any:
-    """A slice or an element of a copy is replaced."""
+    """A slice or an element of a copy is replaced; eager writes into windows that share memory."""
     x = m.pick(lambda k: k.tensor.dim() > 0 and all(k.tensor.shape))
     if x is None:
         return None
@@ -269,9 +269,9 @@ def _assigned(m: Draw) -> Any:
     n = m.rng.randrange(x.tensor.shape[d])
     source = f"{x.name}.select({d}, 0)"
     if m.rng.random() < 0.5:
-        return f"torch.select_scatter({x.name}, {source}, {d}, {n})", (x,)
+        return f"torch.select_scatter({x.name}.contiguous(), {source}, {d}, {n})", (x,)
     part = f"{x.name}.narrow({d}, 0, 1)"
-    return f"torch.slice_scatter({x.name}, {part}, {d}, {n}, {n + 1})", (x,)
+    return f"torch.slice_scatter({x.name}.contiguous(), {part}, {d}, {n}, {n + 1})", (x,)
 
 
 def _squeezed(m: Draw) -> Any:

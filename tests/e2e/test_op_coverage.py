@@ -124,7 +124,7 @@ def test_page_counts_what_counts(tmp_path: Path) -> None:
             ],
         },
         {
-            "op": "fft.fft",
+            "op": "empty",
             "dtype": "float32",
             "counts": {"wrong": 1},
             "failures": [{"sample": 0, "outcome": "wrong", "words": "off by 3"}],

@@ -21,7 +21,7 @@ class TritonDialect:
         text = triton_literal(value)
         if constant.dtype in (DType.FLOAT32, DType.INT32):
             return text
-        return f"tl.full([], {text}, {TRITON_TYPES[constant.dtype]})"
+        return _full("[]", text, constant.dtype)
 
     def apply(
         self, op: str, args: Sequence[str], operand: DType, result: DType, ends_in: DType | None
@@ -41,7 +41,7 @@ class TritonDialect:
 
     def fill(self, shape: str, text: str, dtype: DType) -> str:
         """``tl.full``."""
-        return f"tl.full({shape}, {text}, {TRITON_TYPES[dtype]})"
+        return _full(shape, text, dtype)
 
     def declare(self, name: str, text: str, dtype: DType | None) -> str:
         """An assignment."""
@@ -102,6 +102,13 @@ def _eviction(keep: str) -> str:
     if keep == "past":
         return ', cache_modifier=".cg"'
     return f', eviction_policy="evict_{keep}"' if keep else ""
+
+
+def _full(shape: str, text: str, dtype: DType) -> str:
+    """The interpreter of Triton 3.6 makes no bfloat16 of a number."""
+    if dtype is DType.BFLOAT16:
+        return f"tl.full({shape}, {text}, tl.float32).to(tl.bfloat16)"
+    return f"tl.full({shape}, {text}, {TRITON_TYPES[dtype]})"
 
 
 TRITON = TritonDialect()

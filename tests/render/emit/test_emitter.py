@@ -147,7 +147,10 @@ def test_an_indirect_index_is_loaded_first() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Const(0.5, F32), "tl.broadcast_to(tl.full([1, 1], 0.5, tl.bfloat16), [16, 64])"),
+        (
+            Const(0.5, F32),
+            "tl.broadcast_to(tl.full([1, 1], 0.5, tl.float32).to(tl.bfloat16), [16, 64])",
+        ),
         (Load("bias", (Int.of(R),), F32), "tl.broadcast_to("),
     ],
 )
