@@ -125,6 +125,15 @@ class CudaDevice:
         if size:
             doing = f"copying {size:,} bytes to {self.name}"
             result(doing, self.driver.cuMemcpyHtoDAsync(target, source, size, stream))
+            if self._is_page_locked(source) and not self.capture(stream):
+                self.synchronize(stream)  # such memory is read after the call has returned
+
+    def _is_page_locked(self, address: int) -> bool:
+        """True for pinned memory of the host; the driver knows no other host memory."""
+        driver = self.driver
+        attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        status, kind = driver.cuPointerGetAttribute(attribute, address)
+        return not status and int(kind) == driver.CUmemorytype.CU_MEMORYTYPE_HOST
 
     def copy_out(self, target: int, source: int, size: int, stream: int) -> None:
         if size:

@@ -169,3 +169,43 @@ def _unopened(driver: _Zeroing) -> CudaDevice:
     device = CudaDevice.__new__(CudaDevice)
     device.driver, device.name, device._library = driver, "cuda:0", FakeLibrary()
     return device
+
+
+class _Copying:
+    """As much of cuda.bindings.driver as copies to the GPU need; addresses from 100 are pinned."""
+
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
+    CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1)
+
+    def __init__(self) -> None:
+        self.asked = list[str]()
+
+    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> tuple[int]:
+        self.asked.append(f"copy {size} from {source}")
+        return (0,)
+
+    def cuPointerGetAttribute(self, attribute: int, address: int) -> tuple[int, int | None]:
+        return (0, 1) if address >= 100 else (1, None)
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[int]:
+        self.asked.append(f"wait for {stream}")
+        return (0,)
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "capturing", "asked"),
+    [
+        (100, 8, 0, ["copy 8 from 100", "wait for 3"]),  # pinned: it may be overwritten on return
+        (8, 8, 0, ["copy 8 from 8"]),  # the driver has read it on return
+        (100, 8, 1, ["copy 8 from 100"]),  # a capture cannot wait; its replays read the memory
+        (100, 0, 0, []),
+    ],
+)
+def test_what_was_copied_to_a_gpu_may_be_overwritten(
+    monkeypatch: pytest.MonkeyPatch, source: int, size: int, capturing: int, asked: list[str]
+) -> None:
+    device = _gpu((9, 0))
+    device.driver = _Copying()
+    monkeypatch.setattr(device, "capture", lambda stream: capturing)
+    device.copy_in(4096, source, size, 3)
+    assert device.driver.asked == asked
