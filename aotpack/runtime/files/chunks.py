@@ -7,6 +7,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,22 @@ _MOST_THREADS = 16
 
 Use = Callable[[int, Array], None]
 """Takes a chunk's first byte in the file, and its bytes, which are overwritten afterwards."""
+Memory = Callable[[int], Array]
+"""Gives so many bytes to read into."""
+_plain: Memory = partial(np.empty, dtype=np.uint8)
 
 
 def read_chunks(
-    path: Path, digests: Sequence[str], use: Use, identity: Identity | None = None
+    path: Path,
+    digests: Sequence[str],
+    use: Use,
+    identity: Identity | None = None,
+    memory: Memory = _plain,
 ) -> None:
     """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before.
 
     ``identity`` is that of the file whose header was read: offsets of one file mean nothing in
-    another.
+    another. All threads read into one piece of ``memory``.
     """
     try:
         with open(path, "rb", buffering=0, opener=open_at_once) as file:
@@ -45,7 +53,10 @@ def read_chunks(
                     f"reading {path}: it has {size:,} bytes, the build recorded {len(digests)} "
                     f"chunks of {CHUNK:,}. {_REMEDY}"
                 )
-            _Reader(path, file.fileno(), size, digests, use).run(count)
+            threads, longest = max(1, min(count, _MOST_THREADS, _processors())), min(CHUNK, size)
+            whole = memory(threads * longest)
+            buffers = [whole[n * longest :][:longest] for n in range(threads)]
+            _Reader(path, file.fileno(), size, digests, use).run(count, buffers)
     except OSError as error:
         raise WeightError(f"reading {path}: {error.strerror}; check the path") from None
 
@@ -64,11 +75,11 @@ class _Reader:
         self._waiting: Iterator[int] = iter(())  # chunks; threads take them in turn
         self._errors: list[BaseException] = []
 
-    def run(self, count: int) -> None:
-        """Read ``count`` chunks; the calling thread reads too."""
+    def run(self, count: int, buffers: Sequence[Array]) -> None:
+        """Read ``count`` chunks, a thread for each buffer; the calling thread reads too."""
         self._waiting = iter(range(count))
-        helpers = min(count, _MOST_THREADS, _processors()) - 1
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(helpers)]
+        own, *others = buffers
+        threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in others]
         started: list[threading.Thread] = []
         try:
             for thread in threads:
@@ -77,7 +88,7 @@ class _Reader:
         except RuntimeError:  # the process may have no more threads: those that are there suffice
             pass
         try:
-            self._work()
+            self._work(own)
         finally:
             self._waiting = iter(())
             for thread in started:
@@ -85,8 +96,7 @@ class _Reader:
         if self._errors:
             raise self._errors[0]
 
-    def _work(self) -> None:
-        buffer = np.empty(min(CHUNK, self._size), np.uint8)
+    def _work(self, buffer: Array) -> None:
         while (index := next(self._waiting, None)) is not None:
             chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
             try:

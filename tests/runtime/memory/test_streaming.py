@@ -1,20 +1,24 @@
 """Tensors that lie anywhere in a file, copied chunk by chunk."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aotpack.runtime.files import chunks
+from aotpack.runtime.memory import streaming
 from aotpack.runtime.memory.streaming import Piece, stream
 from tests.runtime.fake_device import FakeDevice
 
 
+@pytest.mark.parametrize("large", [100, 10**6])
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 def test_pieces_come_whole_to_their_places(
-    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, chunk: int
+    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, chunk: int, large: int
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", chunk)
+    monkeypatch.setattr(streaming, "LARGE", large)
     content = np.random.default_rng(0).integers(1, 256, 300, dtype=np.uint8)
     (tmp_path / "w").write_bytes(content.tobytes())
     base = device.alloc(1000)
@@ -25,3 +29,18 @@ def test_pieces_come_whole_to_their_places(
     for begin, end, to in places:
         wanted[to : to + end - begin] = content[begin:end]
     np.testing.assert_array_equal(memory[:1000], wanted)
+
+
+@pytest.mark.parametrize(("large", "shared"), [(300, 1), (301, 0)])
+def test_a_large_file_is_read_into_memory_that_is_shared_and_given_back(
+    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, large: int, shared: int
+) -> None:
+    monkeypatch.setattr(streaming, "LARGE", large)
+    (tmp_path / "w").write_bytes(bytes(300))
+    base, taken = device.alloc(300), list[int]()
+    monkeypatch.setattr(
+        device, "alloc_shared", lambda size: taken.append(size) or device.alloc(size)
+    )
+    stream(device, tmp_path / "w", (), [Piece(0, 300, base)])
+    gc.collect()
+    assert (len(taken), len(device.blocks)) == (shared, 1)
