@@ -1,7 +1,7 @@
 """Copies tensors of a file to a device while the file is read, without a map of it.
 
-Memory that the host and a GPU share is sent at up to 70 % of the link's rate, other memory at 12 %
-(H200, PCIe 5, 2026-11-28). To get it takes 0.2 s, so small files do without.
+A GPU reads memory that it shares with the host several times as fast as other memory: 5.2 GB take
+0.19 s in place of 0.79 s (H200, PCIe 5, 2026-11-28). To get it takes 0.1 s: small files do without.
 """
 
 from bisect import bisect_right
