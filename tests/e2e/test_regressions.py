@@ -278,3 +278,26 @@ def test_sizes_without_bounds_may_be_several() -> None:
     x = torch.randn(5, 7, 8)
     torch.testing.assert_close(model(x), module(x))
     assert model.memory > 2**62
+
+
+@pytest.mark.parametrize("factor", [2.3, 2.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_nearest_neighbours_of_dynamic_images(factor: float, dtype: torch.dtype) -> None:
+    """Eager has a kernel for small images, and rounds the step from row to row."""
+
+    def resized(m: Model, x: torch.Tensor, like: torch.Tensor) -> Tensors:
+        scaled = (
+            F.interpolate(x, scale_factor=factor),
+            F.interpolate(x[..., 0], scale_factor=factor),
+        )
+        return *scaled, F.interpolate(x, size=like.shape[2:])
+
+    h, w, n, m = (
+        Dim(name, min=2, max=most) for name, most in zip("hwnm", (40, 40, 96, 96), strict=True)
+    )
+    sizes = {"args": ({2: h, 3: w}, {2: n, 3: m})}
+    images = torch.randn(1, 2, 5, 7, dtype=dtype), torch.randn(1, 2, 9, 5, dtype=dtype)
+    compiled = compile_all(Model(resized), images, dynamic_shapes=sizes, targets=(CPU,))
+    for shape in (5, 7, 9, 5), (2, 2, 82, 94), (3, 9, 30, 82), (40, 33, 7, 3):
+        halves = shape[:2], shape[2:]
+        agree(compiled, tuple(torch.randn(1, 2, *half, dtype=dtype) for half in halves))

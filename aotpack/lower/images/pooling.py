@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import range_checks
@@ -14,9 +16,12 @@ from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.linalg.windows import Steps, spread
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.reshape import unflatten_index
-from aotpack.lower.values import apply, cast, constant, guarded, position
+from aotpack.lower.values import apply, cast, constant, guarded, position, where
 from aotpack.lower.views.view import emit_view
 from aotpack.stages import Arg, Ref
+
+_SMALL = 128
+"""Rows and columns of a resized image up to which eager has a kernel of its own."""
 
 
 def _register_max(dims: int) -> None:
@@ -165,8 +170,9 @@ class Windows:
 
 
 def _adaptive(c: Context, self: Ref, dims: int) -> Windows:
-    """Window o is [o*in//out, ceil((o+1)*in/out))."""
-    plane, result = c.shape(self)[-dims:], c.shape(c.result())[-dims:]
+    """Window o is [o*in//out, ceil((o+1)*in/out)); no window is read where there is none."""
+    plane = c.shape(self)[-dims:]
+    result = [Int.of(1) if n.constant == 0 else n for n in c.shape(c.result())[-dims:]]
 
     def starts(outer: Index) -> Index:
         sizes = zip(outer[-dims:], plane, result, strict=True)
@@ -213,25 +219,78 @@ def _write_average(
 def _register_nearest(dims: int) -> None:
     @lowering(f"aten.upsample_nearest{dims}d.vec", f"aten.upsample_nearest{dims}d.default")
     def upsample_nearest(c: Context, input: Ref, output_size: Arg, *scales: Arg) -> None:
-        """Output o reads input ``o*in//out``, or ``floor(o/factor)`` in float32 as eager does."""
+        """Output o reads input ``floor(o * step)``, rounded as in eager's kernel."""
         plane, result = c.shape(input)[-dims:], c.shape(c.result())[-dims:]
         given = scales[0] if len(scales) == 1 and isinstance(scales[0], tuple) else scales
         factors = tuple(given or ())
         factors = factors if any(factors) else (None,) * dims
+        dtype = DType.FLOAT64 if c.dtype(input) is DType.FLOAT64 else DType.FLOAT32
+        is_small = constant(False, DType.BOOL)
+        if dims == 2:
+            is_small = apply("le", position(result[0] + result[1]), _SMALL)
+        sizes = zip(plane, result, factors, strict=True)
+        axes = [_Nearest(size, count, f, dtype, is_small) for size, count, f in sizes]
 
         def mapped(index: Index) -> Index:
-            sizes = zip(index[-dims:], plane, result, factors, strict=True)
-            return (*index[:-dims], *(_nearest(o, size, n, f) for o, size, n, f in sizes))
+            places = zip(axes, index[-dims:], strict=True)
+            return (*index[:-dims], *(one.read(out) for one, out in places))
 
         emit_view(c, input, mapped)
 
 
-def _nearest(out: Int, size: Int, count: Int, factor: object) -> Int:
-    if not isinstance(factor, float) or (count % size).constant == 0:
-        return out * size // count
-    step = apply("mul", position(out, DType.FLOAT32), 1.0 / factor)
-    whole = cast(apply("floor", step), DType.INT64)
-    return as_index(apply("maximum", apply("minimum", whole, position(size - 1)), 0), size)
+@dataclass(frozen=True, slots=True)
+class _Nearest:
+    """A dimension of ``count`` elements, each read from the nearest of ``size``.
+
+    The kernel of small images counts in float32, and copies and doubles whatever the factor is.
+    """
+
+    size: Int
+    count: Int
+    factor: object
+    dtype: DType
+    is_small: Value
+
+    def read(self, out: Int) -> Int:
+        """The element that is read."""
+        exact = out * self.size // self.count
+        if self._is_exact():
+            return exact
+        found = where(self.is_small, self._rounded(out, DType.FLOAT32), self._rounded(out))
+        same, twice = (apply("eq", position(self.count), n * self.size) for n in (1, 2))
+        is_own = apply("logical_and", self.is_small, apply("logical_or", same, twice))
+        if isinstance(self.factor, float):
+            found = where(is_own, position(exact), found)
+        return as_index(found, self.size)
+
+    def _rounded(self, out: Int, dtype: DType | None = None) -> Value:
+        dtype = dtype or self.dtype
+        if isinstance(self.factor, float):
+            step = constant(1.0 / self.factor, dtype)
+        else:
+            step = apply("div", position(self.size, dtype), position(self.count, dtype))
+        at = cast(apply("mul", position(out, dtype), step), DType.FLOAT32)
+        whole = cast(apply("floor", at), DType.INT64)
+        return apply("maximum", apply("minimum", whole, position(self.size - 1)), 0)
+
+    def _is_exact(self) -> bool:
+        """True where whole numbers give the same as rounded ones."""
+        is_even = (self.count % self.size).constant == 0
+        times = (self.count // self.size).constant if is_even else None
+        is_small = self.is_small == constant(True, DType.BOOL)
+        if times in (1, 2) and is_small:
+            return True
+        if times is not None and self.factor in (None, float(times)) and times.bit_count() == 1:
+            return True
+        size, count = self.size.constant, self.count.constant
+        if size is None or count is None:
+            return False
+        kind = np.float32 if is_small or self.dtype is DType.FLOAT32 else np.float64
+        outs = np.arange(count)
+        step = kind(1 / self.factor if isinstance(self.factor, float) else kind(size) / kind(count))
+        at = np.multiply(outs, step, dtype=kind).astype(np.float32)
+        found = np.floor(at).astype(np.int64)
+        return np.array_equal(np.minimum(found, size - 1), outs * size // count)
 
 
 for _dims in (1, 2, 3):

@@ -26,6 +26,15 @@ CASES = [
     case("upsample_nearest1d.vec", floats(1, 1, 9), None, [0.7]),
     case("upsample_nearest2d.vec", floats(1, 2, 3, 4), None, [2.0, 2.0]),
     case("upsample_nearest2d.vec", floats(1, 2, 3, 4), [5, 7], None),
+    case("upsample_nearest2d.vec", floats(1, 2, 2, 3), None, [3.2, 2.3]),  # 6 and 6 of them
+    case("upsample_nearest2d.vec", floats(1, 1, 60, 90), None, [1.01, 1.01]),
+    case("upsample_nearest1d.vec", floats(1, 2, 3), None, [2.3]),
+    case("upsample_nearest1d.vec", floats(1, 1, 4), [82], None),  # 41 * (1 / 41) is below 1
+    case("upsample_nearest1d.vec", floats(1, 1, 4).double(), [82], None),
+    case("upsample_nearest2d.vec", floats(1, 1, 4, 2).double(), [82, 82], None),
+    case("upsample_nearest2d.vec", floats(1, 1, 4, 2).double(), [30, 82], None),
+    case("adaptive_avg_pool2d.default", floats(1, 2, 1, 5), [0, 2]),
+    case("adaptive_max_pool1d.default", floats(1, 2, 5), [0]),
 ]
 
 
