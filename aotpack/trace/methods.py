@@ -16,6 +16,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
 
 from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.ir.dtypes import DType
@@ -141,11 +142,13 @@ def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
             "torch.export cannot read; give the nn.Module that it was made from, with "
             "load_state_dict(scripted.state_dict()) for its weights"
         )
-    if isinstance(function, nn.Module):
-        _check_codes(label, function)
+    owner = function.__self__ if isinstance(function, MethodType) else function
+    if isinstance(owner, nn.Module):
+        _check_codes(label, owner)
+        _check_lazy(label, owner)
     if isinstance(function, (nn.Module, ExportedProgram)):
         return function
-    if isinstance(function, MethodType) and isinstance(function.__self__, nn.Module):
+    if isinstance(function, MethodType) and isinstance(owner, nn.Module):
         return BoundMethod.of(function)
     raise TraceError(f"tracing {label}: the model is {a_type(function)}; {_ACCEPTED}")
 
@@ -170,6 +173,16 @@ def _check_codes(label: str, module: nn.Module) -> None:
                 "give the float model and quantize='int8' (--quantize int8), or quantise it with "
                 "torchao's quantize_"
             )
+
+
+def _check_lazy(label: str, module: nn.Module) -> None:
+    """Refuse layers whose sizes the first call of the model tells."""
+    lazy = [n for n, one in (*module.named_parameters(), *module.named_buffers()) if is_lazy(one)]
+    if lazy:
+        raise TraceError(
+            f"tracing {label}: {', '.join(lazy[:4])} of a lazy module get their sizes in its first "
+            "call; call the model once on the example inputs before it is packaged"
+        )
 
 
 def check_methods(package: str, methods: Mapping[str, Any]) -> None:

@@ -175,3 +175,17 @@ def test_codes_of_classes_that_are_derived_with_words():
     packaged = aotpack.compile(layer, (x,), quantize="int8", target="cpu")
     wanted = 2 * nn.functional.linear(x, rounded(layer.weight), layer.bias)
     torch.testing.assert_close(packaged(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int8:group=16", "int4:group=16", "fp8:group=16"])
+def test_codes_of_a_weight_that_is_the_transposed_one_of_another(quantize):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 32)).eval(), torch.randn(2, 32)
+    model[1].weight = nn.Parameter(model[0].weight.data.t())
+    packaged = aotpack.compile(model, (x,), quantize=quantize, target="cpu")
+    how = read_quantization(quantize)
+    with torch.no_grad():
+        weights = [layer.weight.contiguous() for layer in model]
+        for layer, weight in zip(model, weights, strict=True):
+            layer.weight = nn.Parameter(weight_of(quantized(weight, how), how.kind, weight.dtype))
+        torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-4)

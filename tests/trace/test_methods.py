@@ -177,3 +177,12 @@ def test_lines_of_a_forward_of_another_name(kind: type[nn.Module]) -> None:
     assert found == {line}
     assert not any("forward" in vars(part) for part in model.modules())  # the user's stays
     assert compute.__code__.co_name == "compute"
+
+
+def test_a_lazy_module_is_called_before_it_is_packaged():
+    model = nn.Sequential(nn.LazyLinear(4), nn.BatchNorm1d(4)).eval()
+    for function in (model, model.forward):
+        with pytest.raises(TraceError, match="0.weight, 0.bias of a lazy .* call the model once"):
+            trace_methods({"forward": Method(function, (X,))}, OPTIONS)
+    model(X)
+    assert "0.weight" in names(trace_methods({"forward": Method(model, (X,))}, OPTIONS)["forward"])

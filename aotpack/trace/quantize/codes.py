@@ -59,7 +59,7 @@ def quantized(weight: torch.Tensor, quantization: Quantization) -> Quantized:
 
     What the codes stand for is finite as the weight is, in its type.
     """
-    wide = weight.detach()
+    wide = weight.detach().contiguous()
     wide = wide if wide.dtype == torch.float64 else wide.float()
     rows, columns = wide.shape
     grouped = wide.view(rows, -1, group_of(quantization, columns))
