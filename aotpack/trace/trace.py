@@ -121,11 +121,10 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
     given = {name: _given(name, method, options) for name, method in methods.items()}
     modules = {n: one.module for n, one in given.items() if isinstance(one.module, nn.Module)}
     runs = evaluation_copies(modules, options.dtype, copies)
-    roots = [*map(root_of, runs.values())]
-    with_plain_weights(roots)
-    with_scaling(roots)
+    with_plain_weights([*map(root_of, runs.values())])
     given = {n: replace(one, example=_example(one, copies, options)) for n, one in given.items()}
     calls = {name: (run, given[name].example) for name, run in runs.items()}
+    with_scaling(calls, copies)
     lines = quantize(calls, options.quantize, options.name, copies)
     each = replace(options, golden=options.golden / len(given))
     found = {n: _traced(one, runs.get(n), copies, each) for n, one in given.items()}

@@ -10,12 +10,13 @@ from torch import nn
 
 import aotpack
 from aotpack import Method
+from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization, read_quantization
 from aotpack.options import BuildOptions, Source
 from aotpack.pipeline import build_of
 from aotpack.target import parse_targets
+from aotpack.trace.agreement.steps import seen_calls
 from aotpack.trace.quantize.codes import quantized, refusal, weight_of
-from aotpack.trace.quantize.written import written_weights
 
 INT8 = Quantization("int8", None)
 
@@ -94,7 +95,8 @@ def test_a_call_tells_which_weights_it_writes_to(change, with_sizes, with_values
     weights, before = [model.inner.weight, model.outer.weight], copy.deepcopy(model)
     for has_values, is_found in (False, with_sizes), (True, with_values):
         calls = {"": (model, ((x,), {}))}
-        found = written_weights(calls, weights, has_values=has_values)
+        seen = seen_calls(calls, weights, has_values=has_values)
+        found = seen[""].written if seen else set()
         assert found == ({id(weights[0])} if is_found else set())
         assert model.inner.weight is weights[0]
         for name, one in model.state_dict().items():
@@ -188,4 +190,54 @@ def test_codes_of_a_weight_that_is_the_transposed_one_of_another(quantize):
         weights = [layer.weight.contiguous() for layer in model]
         for layer, weight in zip(model, weights, strict=True):
             layer.weight = nn.Parameter(weight_of(quantized(weight, how), how.kind, weight.dtype))
+        torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+class Reading(nn.Module):
+    """Its result is what ``read`` makes of a layer and what the layer gives."""
+
+    def __init__(self, read: Callable[[nn.Linear, torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.read = nn.Linear(16, 16), read
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.read(self.layer, self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("read", "how"),
+    [
+        (lambda layer, y: y * sum(one.square().sum() for one in layer.parameters()), "aten.pow"),
+        (lambda layer, y: y * (2 if isinstance(layer.weight, nn.Parameter) else 3), "aten.mul.T"),
+        (lambda layer, y: y + next(one for one in layer.parameters() if one.ndim == 2), "StopIt"),
+        (lambda layer, y: y + layer.state_dict()["weight"], "it fails: KeyError: 'weight'"),
+        (lambda layer, y: y[y[:, 0].nonzero()[:, 0]] * len([*layer.buffers()]), "aten.mul.Tensor"),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_forward_that_takes_weights_for_parameters_is_refused(read, how, device):
+    with torch.random.fork_rng():
+        model = Reading(read).to(device).eval()
+    weights = {"weights": "none"} if device == "meta" else {}
+    if device == "meta" and "nonzero" in read.__code__.co_names:
+        return  # its calls need values
+    with pytest.raises(UsageError, match=f"forward computes something else: .*{how}"):
+        aotpack.build(model, (torch.ones(16, 16),), quantize="int8", targets="cpu", **weights)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda layer, y: y.to(next(layer.parameters()).dtype) @ layer.weight.t(),
+        lambda layer, y: nn.functional.linear(y, layer.weight[3:7]) + layer.weight.sum(),
+        lambda layer, y: y * len([*layer.children()]) + layer.weight.shape[0],
+        lambda layer, y: y[:, None].transpose(0, 1) @ layer.weight + layer.bias,
+    ],
+)
+def test_a_forward_that_reads_weights_of_layers_is_packaged(read):
+    torch.manual_seed(0)
+    model, x = Reading(read).eval(), torch.randn(2, 16)
+    packaged = aotpack.compile(model, (x,), quantize="int8", target="cpu")
+    with torch.no_grad():
+        model.layer.weight.copy_(rounded(model.layer.weight))
         torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-4)

@@ -159,11 +159,15 @@ def _factors_beside(
     for name in given:
         owned = _OWNED.fullmatch(name)
         if owned and owned["mark"] in _FACTORS and name in by_name:
-            target = by_name.get(_scaling_of(owned))
+            scaling = _scaling_of(owned)
             rank = math.prod(by_name[name].shape[:1])  # a file of another one is refused
-            if target is not None and rank:
-                factor = _factor(place, config, _tail(owned["module"]), rank)
-                found[target.name] = _stored(place, factor, target.dtype.name)
+            if not rank:
+                continue
+            factor = _factor(place, config, _tail(owned["module"]), rank)
+            if scaling not in by_name:
+                raise _fixed(place, owned["module"], factor)
+            target = by_name[scaling]
+            found[target.name] = _stored(place, factor, target.dtype.name)
     return found
 
 
@@ -206,6 +210,14 @@ def _stored(place: Path, factor: float, kind: str) -> Any:
     if not np.isfinite(made):
         raise _unread(place, "the factor of a layer, alpha by rank,", factor, f"what {kind} holds")
     return made
+
+
+def _fixed(place: Path, module: str, factor: float) -> WeightError:
+    return WeightError(
+        f"reading {place}: the factor of {module.rstrip('.')!r} would be {factor:.6g}, but the "
+        "build made that of the model a constant. Have the layer read it from a dict, "
+        "self.scaling[adapter], and build again; or give the tensors by name, which keep it."
+    )
 
 
 def _unread(place: Path, what: str, found: Any, accepted: str) -> WeightError:

@@ -5,6 +5,6 @@ and ``smallest`` (sizes of 1), ``dependence`` (what depends on a node), ``loweri
 lowerings against their operators), ``values`` (when two results agree), ``second_call`` (what a
 model keeps from call to call) and ``other_methods`` (from one method to another) with
 ``attributes`` (what a model holds), ``surroundings`` (what stands outside of it), ``reads`` and
-``writes`` (the tensors that a call reads, and those it writes to) and ``words`` (what to write
-instead).
+``writes`` (the tensors that a call reads, and those it writes to), ``steps`` (the operators that a
+call calls) and ``words`` (what to write instead).
 """

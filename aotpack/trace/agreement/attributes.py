@@ -121,11 +121,11 @@ class _Holder:
         elif isinstance(value, set):
             value.clear()
             value.update(self.held)
-        elif not isinstance(value, dict) and not hasattr(value, "__dict__"):
+        elif not _is_dict(value) and not hasattr(value, "__dict__"):
             for key, one in self.held.items():
                 object.__setattr__(value, key, one)
         else:
-            own = value if isinstance(value, dict) else vars(value)
+            own = value if _is_dict(value) else vars(value)
             kind = OrderedDict if isinstance(own, OrderedDict) else dict
             kind.clear(own)
             kind.update(own, self.held)
@@ -272,7 +272,7 @@ def held_by(value: Any) -> Any:
         return list(value)
     if isinstance(value, set):
         return set(value)
-    if isinstance(value, dict):
+    if _is_dict(value):
         return dict(dict.items(value))  # some make what they are asked for
     is_of_torch = type(value).__module__.partition(".")[0] == "torch"
     if isinstance(value, _CLOSED) or (is_of_torch and not isinstance(value, nn.Module)):
@@ -282,6 +282,10 @@ def held_by(value: Any) -> Any:
     slots = [getattr(kind, "__slots__", ()) for kind in type(value).__mro__]
     names = [name for one in slots for name in ([one] if isinstance(one, str) else one)]
     return {name: getattr(value, name) for name in names if hasattr(value, name)} or None
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict) and not isinstance(value, nn.Module)
 
 
 def tensors_in(value: Any, depth: int = _DEEPEST) -> Iterator[torch.Tensor]:

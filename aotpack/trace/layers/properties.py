@@ -24,5 +24,6 @@ def with_property(module: nn.Module, name: str, read: Callable[[nn.Module], Any]
     """Give the module an attribute that ``read`` computes."""
     own = type(module)
     parts = {name: property(read), "__module__": own.__module__}
-    made = type.__new__(type(own), own.__name__, (_Quiet, own), parts)
+    bases = (own,) if issubclass(own, _Quiet) else (_Quiet, own)
+    made = type.__new__(type(own), own.__name__, bases, parts)
     object.__setattr__(module, "__class__", made)

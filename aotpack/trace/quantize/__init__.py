@@ -1,7 +1,6 @@
 """Quantised weights of linear layers and embeddings.
 
 ``codes`` (weights as codes and scales, and back), ``layers`` (modules whose weight is made of
-codes, with the error of each), ``written`` (weights that ``forward`` changes, which keep their
-numbers), ``formats`` (how checkpoints of others store codes), ``configuration`` (which format one
-has), ``checkpoints`` (their files into a model).
+codes, with the error of each), ``formats`` (how checkpoints of others store codes),
+``configuration`` (which format one has), ``checkpoints`` (their files into a model).
 """

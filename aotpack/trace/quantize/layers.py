@@ -5,21 +5,30 @@ share a weight share its codes.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
+from aotpack.trace.agreement.steps import (
+    CallFails,
+    Calls,
+    Seen,
+    departure,
+    seen_call,
+    seen_calls,
+)
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.layers.adapters import is_adapter
 from aotpack.trace.layers.properties import with_property
 from aotpack.trace.methods import root_of
 from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_of
-from aotpack.trace.quantize.written import Calls, written_weights
 
 CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
 _ROWS = 1024  # at a time, as float64
@@ -45,13 +54,38 @@ def quantize(
         return ()
     layers = _layers(map(root_of, (module for module, _ in calls.values())))
     weights = {str(id(layer.weight)): layer.weight for layer in layers}
-    absent = {*copies.without_values(weights)}
-    written = written_weights(calls, [*weights.values()], has_values=not absent)
+    absent = {*map(int, copies.without_values(weights))}
+    seen = seen_calls(calls, [*weights.values()], has_values=not absent)
+    written = {one for call in seen.values() for one in call.written}
+    lines, coded = _coded(layers, written, absent, quantization, copies)
+    if not coded:
+        reasons = "; ".join(lines) or "it has neither nn.Linear nor nn.Embedding"
+        raise UsageError(
+            f"packaging {package}: quantize={str(quantization)!r} finds no layer: {reasons}. Leave "
+            "the option out, or give a group that divides the rows."
+        )
+    _check_reads(calls, seen, [*weights.values()], coded, quantization, package)
+    for layer, codes in coded:
+        with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
+    return tuple(lines)
+
+
+_Coded: TypeAlias = Sequence[tuple[_Layer, Quantized]]
+
+
+def _coded(
+    layers: Sequence[_Layer],
+    written: Container[int],
+    absent: Container[int],
+    quantization: Quantization,
+    copies: HostCopies,
+) -> tuple[list[str], _Coded]:
+    """A line for each layer, and the codes of those that have some."""
     made: dict[int, tuple[Quantized, str]] = {}
-    lines, changed = [], 0
+    lines, coded = list[str](), list[tuple[_Layer, Quantized]]()
     for layer in layers:
-        key, is_absent = id(layer.weight), str(id(layer.weight)) in absent
-        why = refusal(layer.weight, quantization, has_values=not is_absent)
+        key = id(layer.weight)
+        why = refusal(layer.weight, quantization, has_values=key not in absent)
         why = "forward changes it" if key in written else why
         if any(hasattr(layer.module, name) for name in (CODES, SCALES, ZEROS)):
             why = f"it has an attribute that codes need: {CODES}, {SCALES} or {ZEROS}"
@@ -59,19 +93,70 @@ def quantize(
             lines.append(f"{layer.name}: kept, {why}")
             continue
         if key not in made:
-            how = partial(_without_values, copies) if is_absent else _with_error
+            how = partial(_without_values, copies) if key in absent else _with_error
             made[key] = how(layer.weight, quantization)
         codes, error = made[key]
-        with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
+        coded.append((layer, codes))
         lines.append(f"{layer.name}: {error}")
-        changed += 1
-    if not changed:
-        reasons = "; ".join(lines) or "it has neither nn.Linear nor nn.Embedding"
-        raise UsageError(
-            f"packaging {package}: quantize={str(quantization)!r} finds no layer: {reasons}. Leave "
-            "the option out, or give a group that divides the rows."
-        )
-    return tuple(lines)
+    return lines, coded
+
+
+def _check_reads(
+    calls: Calls,
+    seen: Mapping[str, Seen],
+    weights: Sequence[torch.Tensor],
+    coded: _Coded,
+    quantization: Quantization,
+    package: str,
+) -> None:
+    """Refuse a forward that takes a weight for a parameter, which codes are not.
+
+    With codes, but the values of the weights, a call must do what it does without.
+    """
+    for name, before in seen.items():
+        module, example = calls[name]
+        try:
+            with _with_codes_of_weights(coded, quantization):
+                found = seen_call(module, example, weights, has_values=before.has_values)
+            how = departure(before.steps, found.steps)
+        except CallFails as error:
+            how = f"it fails: {type(error.__cause__).__name__}: {error.__cause__}"
+        again = how and seen_call(module, example, weights, has_values=before.has_values)
+        if again and again.steps == before.steps:
+            where = f"packaging {package}.{name}" if name else f"packaging {package}"
+            raise UsageError(
+                f"{where}: with codes in place of weights, forward computes something else: {how}. "
+                "Codes are no parameters: a forward reads a weight as an attribute of its layer, "
+                "layer.weight, not by parameters() or state_dict(), and does not ask for its "
+                "class. Change it so, or leave quantize out."
+            )
+
+
+@contextmanager
+def _with_codes_of_weights(coded: _Coded, quantization: Quantization) -> Iterator[None]:
+    """The layers with codes, and with what a call reads of these as exact as the weights are."""
+    before = [
+        (one.module, type(one.module), {**one.module._parameters}, {**one.module._buffers})
+        for one, _ in coded
+    ]
+    try:
+        for layer, codes in coded:
+            with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
+            exact = layer.weight.detach()
+            exact.requires_grad_(layer.weight.requires_grad)  # torch asks before it folds a product
+            with_property(layer.module, "weight", partial(_given, exact))
+        yield
+    finally:
+        for module, kind, parameters, buffers in before:
+            object.__setattr__(module, "__class__", kind)
+            module._parameters.clear()
+            module._parameters.update(parameters)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+
+
+def _given(exact: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+    return exact
 
 
 def _layers(modules: Iterable[nn.Module]) -> list[_Layer]:
