@@ -139,12 +139,48 @@ class Unnamed(nn.Module):
         return cache["rows"], x
 
 
+class Listed(nn.Module):
+    def forward(self, x: torch.Tensor, cache: Any) -> dict[str, Any]:
+        return {"cache": [cache + x, x * 2]}
+
+
+class Filled(nn.Module):
+    """Gives back a tensor more than it takes."""
+
+    def forward(self, x: torch.Tensor, cache: Any) -> dict[str, Any]:
+        return {"total": sum(cache), "cache": [one + x for one in cache] + [x]}
+
+
+def test_state_that_no_method_takes_begins_with_zeros():
+    start = [torch.ones(3), torch.zeros(3)]
+    made = aotpack.with_state(
+        {"add": Method(Filled(), (torch.ones(3),), {"cache": start})}, "cache"
+    )
+    loaded = aotpack.compile(made, target="cpu")
+    assert [loaded.add(torch.ones(3))["total"].tolist() for _ in range(2)] == [[1] * 3, [3] * 3]
+    assert loaded.state["cache_2"].numpy().tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("methods", "names", "message"),
     [
         ({"one": Method(Notes(), (torch.ones(1, 4), empty()))}, ["cache"], "it has none"),
         (methods(Notes()), ["memory"], "'memory' is no keyword .* of 'several'; it has cache"),
         (methods(Notes()), [], "none is named"),
+        (methods(Notes()), [["cache"]], r"\['cache'\] is no name; with_state"),
+        ([1], ["cache"], "a list is given; a dict of aotpack.Method by name is accepted"),
+        (Notes(), ["cache"], "Notes is given; a dict of aotpack.Method"),
+        ({"one": Notes()}, ["cache"], "Notes is given; a dict of aotpack.Method"),
+        (
+            {"one": Method(Notes(), (torch.ones(1, 4),), {"cache": {"rows": torch.ones(8, 4)}})},
+            ["cache"],
+            "'one' fails on its example: KeyError: 'count'",
+        ),
+        (
+            {"one": Method(Listed(), (torch.ones(4),), {"cache": torch.ones(4)})},
+            ["cache"],
+            "no method gives back cache, and none takes cache_0, cache_1: a result has",
+        ),
         (
             methods(Notes(), rows=torch.ones(9, 4)),
             ["cache"],

@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, a_type
 from aotpack.trace.layers.state_results import Returned, State, keys_of, returned, tensors_of
 from aotpack.trace.methods import Method
 
@@ -27,8 +27,7 @@ def with_state(methods: Mapping[str, Method], *names: str) -> dict[str, Method]:
 
     State begins as the example of the first method that takes it, else with zeros.
     """
-    if not names:
-        raise UsageError("making arguments state: none is named; with_state(methods, 'cache')")
+    _check_call(methods, names)
     modules = {label: _module(one.function) for label, one in methods.items()}
     held: State = {}
     for label, one in methods.items():
@@ -40,12 +39,42 @@ def with_state(methods: Mapping[str, Method], *names: str) -> dict[str, Method]:
         for key, tensor in result.tensors.items():
             start = torch.zeros_like(tensor) if key not in held else held[key]
             _check_same(label, key, held.setdefault(key, start), tensor)
+    _check_paths(methods, names, found)
     for label, module in modules.items():
         _check_names(label, module, held)
     return {
         label: _method(modules[label], one, names, held, found[label])
         for label, one in methods.items()
     }
+
+
+def _check_call(methods: Any, names: tuple[Any, ...]) -> None:
+    """Refuse what is no dict of methods, and what is no name."""
+    if not isinstance(methods, Mapping) or not all(isinstance(n, Method) for n in methods.values()):
+        inside = [*methods.values()] if isinstance(methods, Mapping) else [methods]
+        wrong = next(one for one in inside if not isinstance(one, Method))
+        raise UsageError(
+            f"making arguments state: {a_type(wrong)} is given; a dict of aotpack.Method by name "
+            "is accepted, as with_state({'decode': Method(...)}, 'cache')"
+        )
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange or not names:
+        fault = f"{strange[0]!r} is no name" if strange else "none is named"
+        raise UsageError(f"making arguments state: {fault}; with_state(methods, 'cache')")
+
+
+def _check_paths(
+    methods: Mapping[str, Method], names: tuple[str, ...], found: Mapping[str, Returned]
+) -> None:
+    """Refuse state that is given back under other paths than it is taken under."""
+    taken = {key for one in methods.values() for key in tensors_of(one.kwargs or {}, names)}
+    given = {key for one in found.values() for key in one.tensors}
+    if taken - given and given - taken:
+        lost, new = (", ".join(sorted(keys)[:4]) for keys in (taken - given, given - taken))
+        raise UsageError(
+            f"making arguments state: no method gives back {lost}, and none takes {new}: a result "
+            "has the structure of the argument of its name"
+        )
 
 
 def _module(function: Any) -> nn.Module:

@@ -69,7 +69,13 @@ def returned(label: str, module: nn.Module, method: Method, names: tuple[str, ..
     given = _leaves(kwargs, names)
     state = _only_tensors(given)
     layouts = {key: _layout(one) for key, one in state.items()}
-    result = _called(module, args, kwargs)
+    try:
+        result = _called(module, args, kwargs)
+    except Exception as error:
+        raise UsageError(
+            f"making arguments state: {label!r} fails on its example: {type(error).__name__}: "
+            f"{error}"
+        ) from error
     if not isinstance(result, Mapping) or not all(name in result for name in names):
         found = ", ".join(map(str, result)) if isinstance(result, Mapping) else "no names"
         raise UsageError(
