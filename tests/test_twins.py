@@ -11,6 +11,7 @@ WITHOUT = {
     "render/c/contexts.py": "dataclasses alone",
     "render/triton/attention_contexts.py": "dataclasses alone",
     "render/triton/contexts.py": "dataclasses alone",
+    "render/triton/loops/turns_contexts.py": "dataclasses alone",
     "render/emit/language.py": "dataclasses alone",
     "render/c/reserved.py": "one value, which is empty",
     "render/emit/dialect.py": "a protocol; its two dialects have tests",

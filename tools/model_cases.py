@@ -179,6 +179,21 @@ def dlrm(batch: int) -> Case:
     return Recommender(), (torch.randn(batch, 13), items)
 
 
+class Recurrent(nn.Module):
+    """Layers of LSTM or GRU over a whole sequence; gives the outputs of all steps."""
+
+    def __init__(self, kind: type[nn.RNNBase], hidden: int, layers: int) -> None:
+        super().__init__()
+        self.layers = kind(hidden, hidden, layers)
+
+    def forward(self, steps: torch.Tensor) -> torch.Tensor:
+        return self.layers(steps)[0]  # type: ignore[no-any-return]
+
+
+def recurrent(kind: type[nn.RNNBase], steps: int, batch: int) -> Case:
+    return Recurrent(kind, 256, 6), (torch.randn(steps, batch, 256),)
+
+
 def cnn(name: str, batch: int) -> Case:
     return as_trained(CNNS[name]()), (torch.randn(batch, *IMAGE),)
 
@@ -229,6 +244,8 @@ OTHER_CASES: dict[str, Callable[[], Case]] = {
     "swin_t_8": lambda: swin(8),
     "clip_l_8": lambda: clip_image(8),
     "sdxl_attention_2": lambda: sdxl_attention(2),
+    "lstm_512x10": lambda: recurrent(nn.LSTM, 512, 10),
+    "gru_512x10": lambda: recurrent(nn.GRU, 512, 10),
 }
 CASES = CNN_CASES | OTHER_CASES
 

@@ -3,7 +3,7 @@
 In reading order: ``languages`` (the kernel languages), ``environment`` and ``contexts`` (templates
 and their inputs), ``emit`` (values to lines), ``triton``, ``c``, ``sources`` (sources by content),
 ``forms`` (the forms of a launch), ``kernels`` (variants to sources), ``foreign`` (the
-user's kernels, torch), ``wrapper``, ``interface`` (types for users' code),
+user's kernels, torch), ``launch_texts`` and ``wrapper``, ``interface`` (types for users' code),
 ``join`` (several methods as one), ``report`` (a page about a package).
 """
 

@@ -17,11 +17,15 @@ class LaunchContext:
 
 @dataclass(frozen=True, slots=True)
 class NestedContext:
-    """A step with parts: the opening of a ``Branch``, ``Loop`` or ``SizeRead``, its parts."""
+    """A step with parts: the opening of a ``Branch``, ``Loop`` or ``SizeRead``, its parts.
+
+    It is launches instead where the condition of one of the ``choices`` holds.
+    """
 
     comment: str
     head: str
     parts: tuple[PartContext, ...]
+    choices: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

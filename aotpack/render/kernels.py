@@ -83,7 +83,7 @@ class _Steps:
                 steps.append(Nested(kernel, (self._of_body(kernel.parts[0], is_part=is_part),)))
                 continue
             if kernel.control is not None:
-                steps.append(Nested(kernel, tuple(self(p, is_part=True) for p in kernel.parts)))
+                steps.append(self._nested(schedule, kernel))
                 continue
             stored = {name for kernel in together for name in kernel.stored}
             selector.sources.streamed_after = not streamed.isdisjoint(stored)
@@ -91,10 +91,34 @@ class _Steps:
         selector.sources.streamed_after = False
         return tuple(steps)
 
+    def _nested(self, schedule: Schedule, kernel: Kernel) -> Nested:
+        """A branch or loop; one that is held has its turns in one launch, its entry before that."""
+        found = _alternatives(schedule, (kernel,), self._targets, self._selector, 1)
+        if not found.choices:
+            return Nested(kernel, tuple(self(part, is_part=True) for part in kernel.parts))
+        sources, (entry, body) = self._selector.sources, kernel.parts
+        around, first = sources.within, self(entry, is_part=True)
+        for variant in (one for one in kernel.variants if one.takes_everything):
+            sources.within = _without(sources.within, variant)
+        is_held = not any(
+            low <= t.arch <= high for low, high in sources.within for t in self._targets
+        )
+        turns = () if is_held else self(body, is_part=True)
+        sources.within = around
+        return Nested(kernel, (first, turns), found.choices, is_held)
+
     def _of_body(self, body: Schedule, *, is_part: bool) -> tuple[Step, ...]:
         if id(body) not in self._bodies:
             self._bodies[id(body)] = self(body, is_part=is_part)
         return self._bodies[id(body)]
+
+
+def _without(ranges: Ranges, variant: Variant) -> Ranges:
+    """Architectures that a variant is not for."""
+    found: list[tuple[int, int]] = []
+    for low, high in ranges:
+        found += [(low, min(high, variant.arch_low - 1)), (max(low, variant.arch_high + 1), high)]
+    return tuple((low, high) for low, high in found if low <= high)
 
 
 def _streamed(schedule: Schedule) -> set[str]:

@@ -72,10 +72,16 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A branch or loop: the steps of its parts."""
+    """A branch or loop: the steps of its parts.
+
+    A loop may have choices that are its turns in one launch, for some architectures and sizes. If
+    it ``is_held`` these are for all; then it has no steps for the turns.
+    """
 
     kernel: Kernel
     parts: tuple[tuple[Step, ...], ...]
+    choices: tuple[Choice, ...] = ()
+    is_held: bool = False
 
 
 Step: TypeAlias = "Alternatives | Nested"

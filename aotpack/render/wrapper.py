@@ -1,6 +1,6 @@
 """The rendered wrapper: launches, intermediates and output shapes as tables of expressions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
@@ -18,7 +18,14 @@ from aotpack.render.contexts import (
 )
 from aotpack.render.emit.reserved import Reserved
 from aotpack.render.environment import render_template
-from aotpack.render.sources import Alternatives, Called, Choice, Launched, LaunchPlan, Nested, Step
+from aotpack.render.launch_texts import (
+    comment_of,
+    held_choices,
+    launch_context,
+    part_names,
+    tuple_text,
+)
+from aotpack.render.sources import Called, Choice, LaunchPlan, Nested, Step
 from aotpack.stages import DerivedWeight, Signature, TensorSpec
 from aotpack.target import Target
 
@@ -62,7 +69,7 @@ def _output(spec: TensorSpec, signature: Signature) -> str:
     """The shape of an output; None where it waits for sizes."""
     counted = {one.size for one in signature.counted}
     waits = any(counted.intersection(size.leaves()) for size in spec.shape)
-    return "None" if waits else _tuple(spec.shape)
+    return "None" if waits else tuple_text(spec.shape)
 
 
 def _weight_plans(plans: tuple[LaunchPlan, ...]) -> tuple[LaunchPlan, ...]:
@@ -77,7 +84,7 @@ def _plans(plans: tuple[LaunchPlan, ...], signature: Signature) -> tuple[PlanCon
     """Plans with the conditions under which they are taken, the last without one."""
     found = []
     for plan in plans:
-        arches = _tuple(sorted({target.arch for target in plan.targets}))
+        arches = tuple_text(sorted({target.arch for target in plan.targets}))
         names = _tensor_names(signature, plan.schedule)
         bodies = _bodies(plan.steps, plan.targets, {})
         body = _part("", plan.schedule, plan.steps, names, plan.targets, bodies)
@@ -103,7 +110,7 @@ def _bodies(steps: tuple[Step, ...], targets: tuple[Target, ...], known: Bodies)
             program = part.program
             given = (*program.inputs, *program.weights, *program.outputs)
             name = f"body{len(known) + 1}"
-            known[id(part)] = BodyContext(name, _tuple(map(repr, given)), own)
+            known[id(part)] = BodyContext(name, tuple_text(map(repr, given)), own)
     return known
 
 
@@ -142,7 +149,7 @@ def _controls(steps: tuple[Step, ...]) -> set[str]:
     for step in steps:
         if isinstance(step, Nested):
             is_read = isinstance(step.kernel.control, SizeRead)
-            if not isinstance(step.kernel.control, Call):
+            if not isinstance(step.kernel.control, Call) and not step.is_held:
                 found.update(("SizeRead", "Part") if is_read else CONTROL)
             found.update(*map(_controls, step.parts))
     return found
@@ -152,6 +159,7 @@ def _choices(steps: tuple[Step, ...]) -> Iterator[Choice]:
     """All choices of steps, with those inside branches and loops."""
     for step in steps:
         if isinstance(step, Nested):
+            yield from step.choices
             for part in step.parts:
                 yield from _choices(part)
         else:
@@ -173,7 +181,7 @@ def _part(
     launched = tuple(
         _nested(step, names, targets, bodies)
         if isinstance(step, Nested)
-        else _launch(step, names, targets)
+        else launch_context(step, names, targets)
         for step in steps
     )
     return PartContext(name, _buffers(schedule, steps), launched, _counters(schedule))
@@ -187,20 +195,24 @@ def _nested(
     assert control is not None
     if isinstance(control, Call):
         results = control.targets[: len(control.body.outputs)]
-        passed = _tuple(repr(names[name]) for name in (*control.arguments, *results))
+        passed = tuple_text(repr(names[name]) for name in (*control.arguments, *results))
         text = f"Repeat({bodies[id(step.kernel.parts[0])].name}, {passed})"
         return LaunchContext((("", text),))
+    held = held_choices(step, names, targets) if step.choices else ()
+    if step.is_held:
+        return LaunchContext((*held[:-1], ("", held[-1][1])))
     head, labels = _opening(control, names)
     turn = control.turn.name if isinstance(control, Loop) and control.turn else ""
     numbered = {turn: turn} if turn else {}
     parts = zip(labels, step.kernel.parts, step.parts, strict=True)
     return NestedContext(
-        _comment((step.kernel,)),
+        comment_of((step.kernel,)),
         head,
         tuple(
-            _part(label, part, inner, _part_names(part, {**names, **numbered}), targets, bodies)
+            _part(label, part, inner, part_names(part, {**names, **numbered}), targets, bodies)
             for label, part, inner in parts
         ),
+        held,
     )
 
 
@@ -210,8 +222,8 @@ def _opening(
     """The beginning of the step's call, and what stands before each part."""
     if isinstance(control, SizeRead):
         sizes = tuple(size.name for size in control.sizes)
-        counts = _tuple(repr(names[name]) for name in control.counts)
-        head = f"SizeRead({_tuple(map(repr, sizes))}, {counts}, {_tuple(control.most)}"
+        counts = tuple_text(repr(names[name]) for name in control.counts)
+        head = f"SizeRead({tuple_text(map(repr, sizes))}, {counts}, {tuple_text(control.most)}"
         return head, (f"lambda {', '.join(sizes)}: ",)
     condition = control.predicate if isinstance(control, Branch) else control.condition
     shown = repr(names[condition]) if isinstance(condition, str) else str(condition)
@@ -303,78 +315,3 @@ def _tensor_names(signature: Signature, schedule: Schedule) -> dict[str, str]:
     names |= {life.buffer: outputs.get(life.storage, life.storage) for life in schedule.lifetimes}
     names |= outputs
     return names | {update.value: names[update.name] for update in program.updates}
-
-
-def _part_names(part: Schedule, around: dict[str, str]) -> dict[str, str]:
-    """A part's name of each buffer: for outer buffers the outer name, for others the storage."""
-    given = {name: around[name] for name in part.program.inputs}
-    own = {life.buffer: given.get(life.storage, life.storage) for life in part.lifetimes}
-    new = {update.value: given[update.name] for update in part.program.updates}
-    turns = {size.name: size.name for size in part.program.sizes if size.name in around}
-    return given | own | new | turns
-
-
-def _launch(
-    step: Alternatives, names: dict[str, str], targets: tuple[Target, ...]
-) -> LaunchContext:
-    """One launch; kernels that share a launch on GPUs have one each on a processor."""
-    source = _comment(step.kernels)
-    texts = [_text(choice, names, source) for choice in step.choices]
-    conditions = [_condition(choice, targets) for choice in step.choices]
-    if step.separate:
-        texts.append(_tuple(_text(choice, names, source) for choice in step.separate))
-    pairs = zip([*conditions, ""], texts, strict=False)
-    last = len(texts) - 1
-    together = tuple((c if n < last else "", text) for n, (c, text) in enumerate(pairs))
-    return LaunchContext(together)
-
-
-def _comment(kernels: tuple[Kernel, ...]) -> str:
-    """The last source line behind the kernels; without one, the name of the first."""
-    sources = [s for k in kernels for member in k.members for s in member.operation.origin.sources]
-    return sources[-1] if sources else kernels[0].name
-
-
-def _text(choice: Choice, names: dict[str, str], source: str) -> str:
-    """The Launch expression; the runtime picks one of several forms."""
-    forms = [_form(form, names, source) for form in choice.forms]
-    return forms[0] if len(forms) == 1 else f'pick("{choice.key}", {", ".join(forms)})'
-
-
-def _form(form: tuple[Launched | Called, ...], names: dict[str, str], source: str) -> str:
-    texts = []
-    for launched in form:
-        if isinstance(launched, Called):
-            passed = (_argument(argument, names) for argument in launched.arguments)
-            texts.append(f'Call("{launched.kernel}", {_tuple(passed)})')
-            continue
-        arguments = _tuple(repr(names[a]) if a in names else a for a in launched.arguments)
-        grid = _tuple((launched.programs, *launched.planes))
-        texts.append(f'Launch("{launched.kernel}", {grid}, {arguments}, {source!r})')
-    return texts[0] if len(texts) == 1 else _tuple(texts)
-
-
-def _argument(argument: tuple[str, tuple[Int, ...]] | Int, names: dict[str, str]) -> str:
-    """A tensor's name and shape, or an integer."""
-    if isinstance(argument, Int):
-        return str(argument)
-    name, shape = argument
-    return f"({names[name]!r}, {_tuple(shape)})"
-
-
-def _condition(choice: Choice, targets: tuple[Target, ...]) -> str:
-    variant = choice.variant
-    tests = []
-    if any(target.arch > variant.arch_high for target in targets):
-        tests.append(f"arch <= {variant.arch_high}")
-    if any(target.arch < variant.arch_low for target in targets):
-        tests.append(f"arch >= {variant.arch_low}")
-    if variant.at_most is not None:
-        tests.append(f"{variant.measure} <= {variant.at_most}")
-    tests += [f"{size} % {factor} == 0" for size, factor in variant.divisibility]
-    return " and ".join(tests)
-
-
-def _tuple(items: Iterable[object]) -> str:
-    texts = [str(item) for item in items]
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

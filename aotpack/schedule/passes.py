@@ -13,6 +13,7 @@ from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.fusion.late_scales import scale_after_products
 from aotpack.schedule.fusion.rounding import match_rounding
 from aotpack.schedule.interchange import interchange_loops
+from aotpack.schedule.launches.hold_loops import hold_loops
 from aotpack.schedule.launches.horizontal import fuse_horizontally
 from aotpack.schedule.launches.last_block import run_in_last_block
 from aotpack.schedule.launches.order import order_kernels
@@ -79,6 +80,7 @@ PLAN = (
     draft_pass(interchange_loops, "kernels strides", only_without="is_host"),
     draft_pass(pad_strides, "strides"),
     draft_pass(choose_tiles, "kernels", reaches=Phase.TILED),
+    draft_pass(hold_loops, "kernels", only_without="is_host"),
     draft_pass(one_tile_for_all_sizes, "kernels", only_with="deterministic"),
     draft_pass(reorder_for_memory, "kernels"),
     draft_pass(place_updates, "program kernels strides", reaches=Phase.UPDATED),

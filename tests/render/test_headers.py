@@ -15,6 +15,7 @@ from aotpack.stages import KernelSource
 from aotpack.target import CPU
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.quantize.layers import quantize
+from tests.schedule.loops import Layer
 
 from .models import H100, Attended, Gelu, Normed, Projection, Softmax, Total, rendered
 
@@ -83,6 +84,7 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
     "kernel_attention_gluon.py.jinja": (Attended(), WIDE_HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),
+    "kernel_turns.py.jinja": (Layer(20), (torch.zeros(3, 20), torch.zeros(4, 3, 20)), False),
     "kernel_loop.c.jinja": (Softmax(), (torch.zeros(64, 1000),), True),
     "kernel_matmul.c.jinja": (Projection(64, 48), (torch.zeros(70, 64),), True),
     "kernel_gemv.c.jinja": (Projection(64, 48), (torch.zeros(1, 64),), True),

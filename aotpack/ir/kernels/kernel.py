@@ -14,12 +14,11 @@ from textwrap import indent
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.tiles import (
     MAX_ARCH,
-    AttentionTile,
     MatmulTile,
     PointwiseTile,
     ReductionTile,
-    Tile,
     Variant,
+    exchanges,
 )
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scatter, ranges
 from aotpack.ir.program import (
@@ -77,8 +76,8 @@ class Kernel:
     program to arrive of those that make its operands. ``counters`` count arrivals; they are zero
     before and after each launch. ``exchange`` holds the block states of a look-back scan.
 
-    A branch or loop is a kernel without axes or variants: the schedules of its ``parts`` run in its
-    place, as its condition says.
+    A branch or loop is a kernel without axes: the schedules of its ``parts`` run in its place, as
+    its condition says. The variants of a loop have its turns in one launch, after its first part.
     """
 
     name: str
@@ -301,7 +300,7 @@ def with_exchanges_of(schedule: Schedule, arches: Collection[int]) -> Schedule:
 
     def trimmed(kernel: Kernel) -> Kernel:
         taken = (v for v in kernel.variants if any(map(v.takes, arches)))
-        uses = any(_exchanges(tile) for variant in taken for tile in variant.tiles)
+        uses = any(exchanges(tile) for variant in taken for tile in variant.tiles)
         is_kept = uses or kernel.runs_in_last_block
         return kernel if is_kept else replace(kernel, exchange=(), counters=())
 
@@ -330,15 +329,6 @@ class _Changed:
             new = replace(schedule, kernels=kernels, weights=weights)
             self._done[id(schedule)] = schedule, new
         return self._done[id(schedule)][1]
-
-
-def _exchanges(tile: Tile) -> bool:
-    """True if programs exchange states of scans or parts of sums through memory."""
-    if isinstance(tile, ReductionTile):
-        return tile.look_back
-    if isinstance(tile, AttentionTile):
-        return tile.most_programs > 0
-    return isinstance(tile, MatmulTile) and tile.splits > 1
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -379,6 +369,7 @@ def _kernel(kernel: Kernel, *, is_known: bool) -> list[str]:
     if kernel.control is not None:
         parts = kernel.parts or kernel.control.parts
         known = [AS_ABOVE] if is_known else [str(part) for part in parts]
+        lines += [f"{_INDENT}in one launch: {_variant(variant)}" for variant in kernel.variants]
         return [*lines, indent(control_text(kernel.control, known), _INDENT)]
     lines += [f"{_INDENT}{_variant(variant)}" for variant in kernel.variants]
     for member in kernel.members:

@@ -164,7 +164,27 @@ class HostTile:
     num_stages: int = 1
 
 
-Tile: TypeAlias = PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile
+@dataclass(frozen=True, slots=True)
+class TurnsTile:
+    """A counted loop in one launch: a program has ``rows`` by ``units`` elements of the state.
+
+    The programs of a cluster have all units of their rows, and wait for each other in each turn.
+    Products sum over blocks of ``depth``, 0 without any. So many ``together`` are one product,
+    whose columns are those of a unit side by side; 1: each is alone.
+    """
+
+    rows: int
+    units: int
+    depth: int
+    together: int
+    cluster_size: int
+    num_warps: int
+    num_stages: int = 1  # loads of a turn must not move before the wait of that turn
+
+
+Tile: TypeAlias = (
+    PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile | TurnsTile
+)
 MAX_ARCH = 10_000  # above all
 WARP = 32  # threads
 SHORTEST_SIDE = 16  # points; a shorter side of accesses is not worth a dimension of a tile
@@ -205,4 +225,15 @@ class Variant:
 
 def cluster_size(tile: Tile) -> int:
     """The programs that share a row; they run at once and can wait for each other."""
-    return tile.cluster_size if isinstance(tile, ReductionTile) else 1
+    return tile.cluster_size if isinstance(tile, (ReductionTile, TurnsTile)) else 1
+
+
+def exchanges(tile: Tile) -> bool:
+    """True if programs exchange states of scans and loops, or parts of sums, through memory."""
+    if isinstance(tile, ReductionTile):
+        return tile.look_back
+    if isinstance(tile, AttentionTile):
+        return tile.most_programs > 0
+    if isinstance(tile, TurnsTile):
+        return tile.depth > 0
+    return isinstance(tile, MatmulTile) and tile.splits > 1

@@ -41,6 +41,7 @@ from aotpack.ir.verify.tiles import (
     check_row_pipelines,
     check_shared_launches,
     check_split_sums,
+    check_turns,
     check_variants,
     listed,
 )
@@ -201,6 +202,7 @@ CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which 
     check_last_block: Phase.TILED,
     check_look_back: Phase.LAUNCHED,
     check_split_sums: Phase.LAUNCHED,
+    check_turns: Phase.LAUNCHED,
 }
 
 

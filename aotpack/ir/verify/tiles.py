@@ -22,8 +22,10 @@ from aotpack.ir.kernels.tiles import (
     PointwiseTile,
     ReductionTile,
     Tile,
+    TurnsTile,
     Variant,
 )
+from aotpack.ir.kernels.turns import Turns, turns_of
 from aotpack.ir.operations import Matmul, Reduction, Scan
 from aotpack.ir.symbolic.facts import bounds, known_le, known_multiple
 from aotpack.ir.symbolic.integers import Int, product
@@ -155,6 +157,25 @@ def check_cluster_reductions(schedule: Schedule) -> None:
             if walks or not is_whole or kernel.exchange:
                 message = f"{together} programs cannot share its rows"
                 raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_turns(schedule: Schedule) -> None:
+    """A loop is a launch whose programs have all units, and room for the states of two turns."""
+    for kernel in schedule.kernels:
+        for tile in (one.tile for one in kernel.variants if isinstance(one.tile, TurnsTile)):
+            turns = turns_of(kernel)
+            if turns is None or not _has_states(kernel, turns, tile):
+                raise InvalidSchedule(schedule, kernel, "its turns are not one launch")
+
+
+def _has_states(kernel: Kernel, turns: Turns, tile: TurnsTile) -> bool:
+    """True if programs that exchange a state are one cluster, with memory for it."""
+    if not turns.windows:
+        return (tile.cluster_size, tile.depth, kernel.exchange) == (1, 0, ())
+    units = turns.unit.extent
+    is_whole = known_le(units, tile.cluster_size * tile.units) and known_le(units, tile.depth)
+    shapes = [buffer.shape for buffer in kernel.exchange]
+    return is_whole and shapes == [(Int.of(2), turns.row.extent, units)]
 
 
 def check_row_pipelines(schedule: Schedule) -> None:

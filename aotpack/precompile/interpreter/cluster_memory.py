@@ -47,6 +47,8 @@ class ClusterMemory:
             "widened_low_code": lambda codes: ((codes << 4) >> 4).to(tl.float32),
             "widened_high_code": lambda codes: (codes >> 4).to(tl.float32),
             "cluster_wait": lambda: None,
+            "programs_arrive": lambda: None,
+            "programs_wait": lambda: None,
             "mbarrier_expect": self._expect,
             "send_32": partial(self._send, 32 // 8),
             "send_64": partial(self._send, 64 // 8),

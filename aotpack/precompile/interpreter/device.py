@@ -36,6 +36,7 @@ from aotpack.target import INTERPRETER, Target
 PLAN_ARCH = 80  # chooses the variants of the oldest target
 _ALIGNMENT = 256
 _PRECISIONS = ("tf32", "tf32x3", "bf16x6", "ieee")  # all are computed exactly here
+_WAITS = r"(?:mbarrier|programs)_wait\(.*\)"  # for other programs of a cluster
 _ENDED = object()
 _ABSENT = object()
 _CLUSTER = ClusterMemory()  # of the running programs
@@ -200,7 +201,7 @@ def scalar_type(dtype: str) -> Any:
 def interpretable(name: str, text: str) -> Callable[..., Any]:
     """The entry function of a kernel's text, rewritten for the interpreter."""
     try:
-        text = re.sub(r"^( +)(mbarrier_wait\(.*\))$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
+        text = re.sub(rf"^( +)({_WAITS})$", r"\1yield\n\1\2", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)fence\(\)$", r"\1pass", text, flags=re.MULTILINE)
         text = re.sub(r"^( +)gdc_\w+\(\)$", r"\1pass", text, flags=re.MULTILINE)
         module = vars(load_module(name, text))

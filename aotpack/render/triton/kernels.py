@@ -15,6 +15,7 @@ from aotpack.ir.kernels.tiles import (
     ReductionTile,
     Tile,
     Tile2D,
+    TurnsTile,
 )
 from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Matmul
@@ -33,12 +34,14 @@ from aotpack.render.triton.attention_roles import attention_gluon_text, attentio
 from aotpack.render.triton.contexts import FewRowsContext, LoopContext, MatmulContext
 from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
+from aotpack.render.triton.loops.turns import turns_builder
 from aotpack.render.triton.matmul import matmul_context, output_frame
 from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
 from aotpack.render.triton.products.roles import gluon_text
 
 Context: TypeAlias = LoopContext | MatmulContext | FewRowsContext | AttentionContext
-TRITON_TILES = (PointwiseTile, Tile2D, ReductionTile, MatmulTile, AttentionTile)
+_Tile: TypeAlias = LoopTile | MatmulTile | AttentionTile
+TRITON_TILES = (PointwiseTile, Tile2D, ReductionTile, MatmulTile, AttentionTile, TurnsTile)
 
 
 def triton_kernel(
@@ -46,6 +49,14 @@ def triton_kernel(
 ) -> RenderedKernel:
     """A kernel with a tile."""
     assert not isinstance(tile, HostTile)
+    if isinstance(tile, TurnsTile):
+        return _loop_of_turns(kernel, tile, divisibility)
+    return _kernel(schedule, kernel, tile, divisibility)
+
+
+def _kernel(
+    schedule: Schedule, kernel: Kernel, tile: _Tile, divisibility: Divisibility
+) -> RenderedKernel:
     context: Context
     ring_bytes = 0
     match tile:
@@ -80,6 +91,21 @@ def triton_kernel(
         maps=tuple(builder.maps),
         gluon_text=_gluon_text(context, builder),
         gluon_maps=tuple(builder.gluon_maps),
+    )
+
+
+def _loop_of_turns(kernel: Kernel, tile: TurnsTile, divisibility: Divisibility) -> RenderedKernel:
+    """A counted loop as one kernel."""
+    builder = turns_builder(kernel, tile)
+    context = builder.context()
+    return RenderedKernel(
+        kernel.name,
+        lambda name: render_template("kernel_turns.py.jinja", replace(context, name=name)),
+        builder.arguments.parameters(dict(divisibility)),
+        builder.arguments.names,
+        tile,
+        builder.work,
+        builder.programs,
     )
 
 

@@ -9,9 +9,10 @@ COMMENT_MARK = "#"  # of lines
 _ANY_KERNEL = "h i_tiles key libdevice math numpy query r_start rest step tl triton value"
 _CLUSTERS = "clusters mailbox"
 _ROWS = "at next_row r_block ring slot stage"
+_TURNS = "even odd sums"
 
 TRITON_NAMES = Reserved(
-    frozenset(f"{_ANY_KERNEL} {_CLUSTERS} {_ROWS}".split()),
+    frozenset(f"{_ANY_KERNEL} {_CLUSTERS} {_ROWS} {_TURNS}".split()),
     (
         r"(acc|b|carry|g|h|i|kept|p|r|t|x)\d+",
         r".*_(ptr|mask)",

@@ -4,5 +4,6 @@ In reading order: ``loops`` (a kernel by its tile's strategy), ``walk`` (the str
 ``loop_builder`` (a loop kernel's state, the partition of rows over programs), ``points`` and
 ``scatter``, ``reductions`` (blocks in registers) with ``softmax``, ``persistent_row``,
 ``unrolled_row`` (windows), ``look_back`` (one-pass scans), ``reduction_loops`` and ``looped_row``
-(loops over blocks), ``cluster_reduction``, ``row_pipeline``.
+(loops over blocks), ``cluster_reduction``, ``row_pipeline``, ``turns`` with ``turns_contexts``
+(counted loops).
 """
