@@ -69,6 +69,7 @@ def compiled(kind: str, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Co
     ("kind", "shape", "dtype", "at"),
     [
         ("", Shape(1, 4, 2, 1, 643, 64), BF16, [0]),
+        ("filled", Shape(1, 4, 1, 1, 997, 128), BF16, [700]),
         ("filled", Shape(2, 6, 2, 1, 513, 40), F16, [-1, 512]),  # no key, and all of them
         ("window", Shape(2, 4, 1, 3, 512, 16), F32, [300, 4]),
         ("bias", Shape(1, 2, 2, 2, 401, 32), BF16, [255]),

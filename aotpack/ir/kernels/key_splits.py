@@ -10,7 +10,7 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
 
 SMALLEST_DOT = 16  # elements along any side of a product
-FEWEST_STEPS = 2  # of a program that shares keys
+FEWEST_KEYS = 64  # of a program that shares keys
 MOST_ADDED = 65_536  # elements of all parts of a tile, which one program adds
 
 
@@ -24,7 +24,7 @@ def key_splits(attention: Attention, tile: AttentionTile) -> Int:
     """The number of programs that share the keys of a tile."""
     if not tile.most_programs:
         return Int.of(1)
-    shares = ceil_div(attention.j.extent, tile.j * FEWEST_STEPS)
+    shares = ceil_div(attention.j.extent, max(tile.j, FEWEST_KEYS))
     most = max(1, MOST_ADDED // (part_rows(attention, tile) * padded(attention.e)))
     programs = Int.of(tile.most_programs) // row_tiles(attention, tile)
     return maximum(1, minimum(minimum(programs, shares), most))

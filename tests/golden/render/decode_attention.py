@@ -21,16 +21,17 @@ def attention(q_ptr, k_ptr, v_ptr, scaled_dot_product_attention_parts_ptr, scale
     e = tl.arange(0, 64)[None, :]
     i_mask = i < 2
     top = tl.full([16, 1], float("-inf"), tl.float32)
-    weight = tl.zeros([16, 32], tl.float32)
+    weight = tl.zeros([16, 64], tl.float32)
     acc = tl.zeros([16, 64], tl.float32)
     j_first = 0
     j_end = 2048
-    share = tl.cdiv(tl.cdiv(j_end - j_first, 32), splits) * 32
-    j_first += split * share
-    j_end = tl.minimum(j_first + share, j_end)
-    for j_start in range(j_first, j_end, 32):
-        j = (j_start + tl.arange(0, 32))[None, :]
-        j_column = (j_start + tl.arange(0, 32))[:, None]
+    steps = tl.cdiv(j_end - j_first, 64)
+    share, rest = steps // splits, steps % splits  # the first programs have one more
+    j_first += (split * share + tl.minimum(split, rest)) * 64
+    j_end = tl.minimum(j_first + (share + (split < rest).to(tl.int32)) * 64, j_end)
+    for j_start in range(j_first, j_end, 64):
+        j = (j_start + tl.arange(0, 64))[None, :]
+        j_column = (j_start + tl.arange(0, 64))[:, None]
         d_step = d_row + tl.multiple_of(tl.minimum(j_start, 0), 16)  # the same in each step
         t1 = tl.load(q_ptr + 128*g1 + 64*i + d_step, mask=i_mask, other=0)
         t2 = tl.load(k_ptr + 131072*g1 + 64*j + d_column)

@@ -1,6 +1,7 @@
 """Flash attention in Triton: what edges, masks, biases and types change of a step over keys."""
 
 import re
+import textwrap
 
 import pytest
 import torch
@@ -106,3 +107,38 @@ def test_keys_and_values_come_through_descriptors_where_they_are_rectangles() ->
     assert "key = key_block.load([j_start, 0]).T" in text
     assert "value = value_block.load([j_start, 0])" in text
     assert "_block" not in text_of(512, depth=128)
+
+
+class Decoded(nn.Module):
+    """One query of four heads, which have the same keys."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+
+class Scalars:
+    """What lines about shares of keys need of triton.language."""
+
+    int32 = torch.int32
+
+    def cdiv(self, a: int, b: int) -> int:
+        return -(-a // b)
+
+    def minimum(self, a: torch.Tensor | int, b: torch.Tensor | int) -> torch.Tensor | int:
+        return min(a, b)
+
+
+def test_shares_of_keys_are_even_and_together_all() -> None:
+    q, k = (torch.zeros(1, *size, 64, dtype=BF16) for size in ((4, 1), (1, 20_001)))
+    text = kernel_text(rendered(Decoded(), q, k))
+    (lines,) = re.findall(r"^    j_first = 0\n.*?(?=    j_clear)", text, re.MULTILINE | re.DOTALL)
+    splits = int(re.findall(r"splits = (\d+)", text)[0])
+    steps, end = list[int](), 0
+    for split in map(torch.tensor, range(splits)):
+        names = {"tl": Scalars(), "split": split, "splits": splits}
+        exec(textwrap.dedent(lines), names)
+        first, last = int(names["j_first"]), int(names["j_end"])
+        assert first == end
+        steps.append(-(-(last - first) // 64))
+        end = last
+    assert end == 20_001 and set(steps) == {1, 2} and sum(steps) == 313

@@ -71,6 +71,7 @@ def test_heads_with_the_same_keys_are_rows(shared: int, rows: int) -> None:
         (program(1, 1, 4096), [True]),
         (program(64, 1, 4096), [False]),  # as many tiles as a GPU needs
         (program(1, 1, 64), [False]),
+        (program(1, 1, 65), [True]),
         (program(BATCH, 1, S), [True, False]),
         (program(1, S, S), [True, False, False]),
         (program(1, 500, 500), [False]),
