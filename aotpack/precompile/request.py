@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 
 from aotpack.devices import GPUS
 from aotpack.early_start import FIRST_ARCH
-from aotpack.ir.kernels.head_blocks import GROUP_WARPS
 from aotpack.precompile.elf import read_machine, read_resources
 from aotpack.precompile.signature import parameter_type
 from aotpack.precompile.tensor_maps import map_type, with_parameters
@@ -83,7 +82,7 @@ class Request:
             gluon_types=tuple((one.name, map_type(one, kernel.args)) for one in kernel.gluon_maps)
             if gluon_text
             else (),
-            gluon_warps=GROUP_WARPS if kernel.gluon_maps else 0,
+            gluon_warps=kernel.gluon_warps if gluon_text else 0,
             fuses_products=fuses_products,
         )
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 
+from aotpack.devices import HOPPER
 from aotpack.ir.foreign import TorchOperator
 from aotpack.ir.kernels.kernel import Kernel, Schedule, gpu_variants, launches
 from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, ReductionTile, Tile, Variant
@@ -39,7 +41,7 @@ def render_kernels(
         own = tuple(target for target in targets if scheduled.on(target.arch) is schedule)
         if own or (schedule is scheduled.schedule and not targets):
             selector.sources.within = arches
-            steps = _Steps(own, selector)(schedule, is_part=False)
+            steps = _Steps(own, selector)(schedule, is_part=False, is_whole=True)
             plans.append(LaunchPlan(schedule, steps, own, _weights(schedule, own, selector)))
     return tuple(selector.sources.known.values()), tuple(plans), selector
 
@@ -73,11 +75,16 @@ class _Steps:
         self._targets, self._selector = targets, selector
         self._bodies: dict[int, tuple[Step, ...]] = {}
 
-    def __call__(self, schedule: Schedule, *, is_part: bool) -> tuple[Step, ...]:
-        """The launches; a launch inside a branch or loop has its first form only."""
+    def __call__(
+        self, schedule: Schedule, *, is_part: bool, is_whole: bool = False
+    ) -> tuple[Step, ...]:
+        """The launches; a launch inside a branch or loop has its first form only.
+
+        One of a ``whole`` program may be followed by a launch of another call.
+        """
         forms, steps, selector = 1 if is_part else None, list[Step](), self._selector
-        streamed = _streamed(schedule)
-        for together in launches(schedule.kernels):
+        streamed, every = _streamed(schedule), launches(schedule.kernels)
+        for together, after in zip_longest(every, every[1:]):
             kernel = together[0]
             if isinstance(kernel.control, Call):
                 steps.append(Nested(kernel, (self._of_body(kernel.parts[0], is_part=is_part),)))
@@ -87,8 +94,9 @@ class _Steps:
                 continue
             stored = {name for kernel in together for name in kernel.stored}
             selector.sources.streamed_after = not streamed.isdisjoint(stored)
+            selector.sources.filled_after = is_whole if after is None else _fills(after)
             steps.append(_alternatives(schedule, together, self._targets, selector, forms))
-        selector.sources.streamed_after = False
+        selector.sources.streamed_after = selector.sources.filled_after = False
         return tuple(steps)
 
     def _nested(self, schedule: Schedule, kernel: Kernel) -> Nested:
@@ -119,6 +127,12 @@ def _without(ranges: Ranges, variant: Variant) -> Ranges:
     for low, high in ranges:
         found += [(low, min(high, variant.arch_low - 1)), (max(low, variant.arch_high + 1), high)]
     return tuple((low, high) for low, high in found if low <= high)
+
+
+def _fills(together: tuple[Kernel, ...]) -> bool:
+    """True for a launch whose programs, each with roles of warps, take a multiprocessor each."""
+    tiles = [v.tile for kernel in together for v in kernel.variants if v.takes(HOPPER)]
+    return bool(tiles) and all(isinstance(tile, MatmulTile) and tile.roles for tile in tiles)
 
 
 def _streamed(schedule: Schedule) -> set[str]:

@@ -13,7 +13,7 @@ from aotpack.render.emit.language import Language
 from aotpack.render.emit.reserved import PYTHON_NAMES, Reserved, defined_names, given_names
 from aotpack.render.environment import template_texts
 from aotpack.render.triton import reserved as triton
-from aotpack.render.triton.early_start import admitting_first, without_early_start
+from aotpack.render.triton.early_start import admitting_at_end, admitting_first, without_early_start
 from aotpack.render.triton.kernels import TRITON_TILES, triton_kernel
 from aotpack.render.triton.launches.horizontal import horizontal_launch
 from aotpack.render.triton.launches.last_block import last_block_launch
@@ -35,6 +35,7 @@ TRITON = Language(
     stores=STORES,
     without_early_start=without_early_start,
     admitting_first=admitting_first,
+    admitting_at_end=admitting_at_end,
 )
 C = Language(
     name="c",

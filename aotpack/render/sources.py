@@ -106,13 +106,15 @@ class Sources:
     """The sources so far, by a digest of their text; ``spare``: an addition may be left out.
 
     An addition is for the architectures ``within`` alone. One that is ``streamed_after`` has a
-    launch behind it that begins with reads of weights.
+    launch behind it that begins with reads of weights; one that is ``filled_after`` a launch whose
+    programs share no multiprocessor, or one of another call.
     """
 
     known: dict[str, KernelSource] = field(default_factory=dict)
     calls: dict[str, TorchCall] = field(default_factory=dict)
     spare: bool = False
     streamed_after: bool = False
+    filled_after: bool = False
     within: Ranges = ((0, MAX_ARCH),)
 
     def add(self, kernel: RenderedKernel, variant: Variant, language: Language) -> str:
@@ -129,7 +131,9 @@ class Sources:
         shown = without_comments(shown, language.comment_mark)
         if kernel.is_ours and language.stores is not None:
             check_written(kernel.name, shown, kernel.parameters, language.stores)
-        key = digest(f"{shown} {_types(kernel.parameters)} {_launch(kernel)}")
+        gluon_text = self._gluon_text(kernel, language, early=early)
+        other = gluon_text(kernel.name)
+        key = digest(f"{shown} {_types(kernel.parameters)} {_launch(kernel)}{other}")
         if key in self.known:
             return self._again(key, arches)
         name = f"{kernel.name}_{key}"
@@ -150,10 +154,22 @@ class Sources:
             starts_early=early,
             late_text=late if early else "",
             maps=kernel.maps,
-            gluon_text=_gluon_text(kernel, name, language, early=early),
+            gluon_text=gluon_text(name),
             gluon_maps=kernel.gluon_maps,
+            gluon_warps=kernel.gluon_warps,
         )
         return name
+
+    def _gluon_text(
+        self, kernel: RenderedKernel, language: Language, *, early: bool
+    ) -> Callable[[str], str]:
+        """Gluon's text under a name, "" if the kernel has none; it starts as early as the other."""
+        text = kernel.gluon_text
+        if text is None:
+            return lambda name: ""
+        without, at_end = language.without_early_start, language.admitting_at_end
+        change = at_end if early and not self.filled_after else None if early else without
+        return text if change is None else lambda name: change(text(name))
 
     def _arches(self, variant: Variant) -> Ranges:
         """The architectures of a variant that an addition is for."""
@@ -172,15 +188,6 @@ class Sources:
             is_spare=found.is_spare and self.spare,
         )
         return found.name
-
-
-def _gluon_text(kernel: RenderedKernel, name: str, language: Language, *, early: bool) -> str:
-    """Gluon's text, if the kernel has one; it starts as early as the other."""
-    if kernel.gluon_text is None:
-        return ""
-    without = language.without_early_start
-    text = kernel.gluon_text(name)
-    return text if early or without is None else without(text)
 
 
 def _admitting_first(kernel: RenderedKernel, language: Language) -> Callable[[str], str]:

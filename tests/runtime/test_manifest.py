@@ -101,6 +101,10 @@ BINARY = (*KERNEL, "binaries", "fake")
         (put(*BINARY, "symbol", "scale"), "fake.symbol is 'scale'; accepted: add, the kernel's"),
         (put(*BINARY, "symbol", "malloc"), "symbol is 'malloc'; accepted: add, the kernel's name"),
         (
+            put(*BINARY, "maps", [{"swizzle": 3, "element": 9, "box": [64, 64]}]),
+            "fake.maps is 1; accepted: 0 at most, as many as the kernel's",
+        ),
+        (
             put("outputs", 0, "name", "output1"),
             r"outputs\[0\].name is 'output1'; accepted: output0",
         ),

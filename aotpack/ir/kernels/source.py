@@ -75,7 +75,8 @@ class KernelSource:
     gluon_text: str = (
         ""  # with roles of warps or layouts, for GPUs with descriptors; takes ``maps``
     )
-    gluon_maps: tuple[TensorMap, ...] = ()  # and these; then its roles are groups of four warps
+    gluon_maps: tuple[TensorMap, ...] = ()  # and these
+    gluon_warps: int = 0  # of its first role; 0: ``num_warps``
 
     @property
     def all_maps(self) -> tuple[TensorMap, ...]:

@@ -91,7 +91,8 @@ class MatmulTile:
     ``decodes`` has instructions for 8-bit floats.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
-    ``num_warps`` that multiply.
+    ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
+    persistent kernel: one multiplies while the other runs its epilogue.
     """
 
     m: int
@@ -107,6 +108,7 @@ class MatmulTile:
     weights_first: bool = False
     swapped: bool = False
     roles: bool = False
+    groups: int = 1
     decodes: bool = False
     run: int = 1
 

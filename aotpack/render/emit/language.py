@@ -42,6 +42,7 @@ class RenderedKernel:
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
     gluon_text: GluonText = None  # the same with roles of warps, or layouts of its own
     gluon_maps: tuple[TensorMap, ...] = ()  # of descriptors that it takes besides
+    gluon_warps: int = 0  # of its first role; 0: those of the tile
 
 
 KernelRenderer: TypeAlias = Callable[[Schedule, Kernel, Tile, Divisibility], RenderedKernel]
@@ -58,7 +59,8 @@ class Language:
     a kernel of one of its ``tiles``; ``horizontal`` and ``last_block`` make one of all kernels of a
     launch. ``stores`` finds the parameters that a text stores through. A text waits for the
     launches before its own, where it gains by that, unless ``without_early_start`` changes it. It
-    admits the next launch at its end, unless ``admitting_first`` changes it.
+    admits the next launch at its end, unless ``admitting_first`` changes it. One that may do so
+    earlier too is changed by ``admitting_at_end``.
     """
 
     name: str
@@ -73,3 +75,4 @@ class Language:
     stores: re.Pattern[str] | None = None
     without_early_start: Callable[[str], str] | None = None
     admitting_first: Callable[[str], str] | None = None
+    admitting_at_end: Callable[[str], str] | None = None

@@ -202,27 +202,37 @@ class SplitContext:
 class SpecialPart:
     """A block of columns in a kernel whose warps have roles; ``rhs`` is in shared memory.
 
-    Its results are stored by ``lanes`` threads a row, if it ``has_rows``.
+    The ``early`` loads of columns are ``held`` during the sums, each by a thread. A factor that is
+    ``spread`` gives each thread neighbours of a row, in the layout ``result``. Those of others are
+    stored through shared memory, by ``lanes`` threads a row, if it ``has_rows``.
     """
 
     suffix: str
     offset: int
     block: int
     rhs: str
+    spread: str  # the sums as the sums of neighbours, "" as they are
+    result: str
     lanes: int
     early: tuple[str, ...]
+    held: tuple[str, ...]
     epilogue: tuple[str, ...]
     has_rows: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialContext:
-    """Roles of warps: one requests factors, ``warps`` others multiply; ``bytes`` are of a step."""
+    """Roles of warps: one requests factors, others multiply; ``bytes`` are of a step.
 
+    Each of ``groups`` has ``warps``. The kernel takes ``descriptors``, and uses the ``copies``.
+    """
+
+    descriptors: tuple[str, ...]
     copies: tuple[Copy, ...]
     lhs: str
     parts: tuple[SpecialPart, ...]
     accs: str
+    groups: int
     warps: int
     stages: int
     bytes: int

@@ -20,3 +20,9 @@ def without_early_start(text: str) -> str:
 def admitting_first(text: str) -> str:
     """The text of a kernel that admits the next launch before it waits for the one before."""
     return _WAIT.sub(r"\1gdc_launch_dependents()\n\g<0>", _ADMISSION.sub("", text), count=1)
+
+
+def admitting_at_end(text: str) -> str:
+    """The text of a kernel that admits the next launch at its end, and not earlier."""
+    *early, last = _ADMISSION.split(text)
+    return "".join(early) + "    gdc_launch_dependents()\n" * bool(early) + last

@@ -60,7 +60,7 @@ FAST_TEXTS: Mapping[str, Mapping[DType, str]] = {
     "tanh": {DType.FLOAT16: _TANH},
     "rsqrt": {DType.FLOAT16: "tl.rsqrt({0})"},
     "sqrt": {DType.FLOAT16: "tl.sqrt({0})"},
-    "sigmoid": {DType.FLOAT16: "1.0 / (1.0 + tl.exp({0} * -1.0))"},
+    "sigmoid": {DType.FLOAT16: "1.0 / (1.0 + tl.exp2({0} * -1.4426950408889634))"},
     "gelu": _GELU,
     "gelu_tanh": _GELU_TANH,
 }

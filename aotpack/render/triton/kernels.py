@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from aotpack.ir.kernels.access import points
 from aotpack.ir.kernels.grouped_heads import with_grouped_heads
+from aotpack.ir.kernels.head_blocks import GROUP_WARPS
 from aotpack.ir.kernels.kernel import Kernel, Schedule, block_count, unflattened
 from aotpack.ir.kernels.tiles import (
     AttentionTile,
@@ -91,6 +92,7 @@ def _kernel(
         maps=tuple(builder.maps),
         gluon_text=_gluon_text(context, builder),
         gluon_maps=tuple(builder.gluon_maps),
+        gluon_warps=_gluon_warps(tile),
     )
 
 
@@ -119,6 +121,16 @@ def _gluon_text(context: Context, builder: KernelBuilder) -> GluonText:
         case AttentionContext() if has_maps:
             return attention_gluon_text(context)
     return None
+
+
+def _gluon_warps(tile: Tile) -> int:
+    """The warps of the first role, where roles that multiply are groups of warps; else 0."""
+    match tile:
+        case AttentionTile(roles=True):
+            return GROUP_WARPS
+        case MatmulTile(groups=groups) if groups > 1:
+            return tile.num_warps // groups
+    return 0
 
 
 def _builder(schedule: Schedule, kernel: Kernel, frame: Frame) -> KernelBuilder:

@@ -88,7 +88,7 @@ def matmul_context(
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         precision=precision(template_op.operand, tile.precision),
     )
-    return with_roles(context, template_op.operand, tile) if tile.roles else context
+    return with_roles(context, template_op.operand, tile, builder) if tile.roles else context
 
 
 def _early(

@@ -27,10 +27,8 @@ class MapSpec(NamedTuple):
 def map_specs(
     sources: Sequence[MapSource], forms: Sequence[MapForm], args: Sequence[KernelArg]
 ) -> tuple[MapSpec, ...]:
-    """The descriptors that code takes; none if it makes them itself."""
-    if not forms:
-        return ()
-    pairs = zip(sources, forms, strict=True)
+    """The descriptors that code takes: the first ones, or none if it makes them itself."""
+    pairs = zip(sources[: len(forms)], forms, strict=True)
     return tuple(
         MapSpec(source, form, args[source.pointer].dtype.itemsize) for source, form in pairs
     )

@@ -29,6 +29,7 @@ MOST_STAGES = 6
 SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
 LEAST_STEPS = 4  # of a program that shares a sum
 MOST_SHARED = 2  # programs for each multiprocessor, if they share sums
+SHORTEST = {1: 256, 2: 512}  # sums of warps with roles, by groups: these hide no longer epilogue
 EXCHANGE = 2.5  # microseconds to store the parts of a sum and to wait for the last
 PARTS_RATE = 5.6e4  # bytes of parts a microsecond, that one program reads and adds
 
@@ -82,6 +83,9 @@ def _family_variants(
     known = () if is_single else family.more
     more = [tile for tile in known if _is_possible(tile, template_op, program, strides)]
     more = [tile for tile in more if family.gpu.has_descriptors or not tile.descriptors]
+    if any(cost.tile.roles for cost in table):  # through descriptors these are quicker
+        more += [cost.tile for cost in table if _is_slower(cost.tile)]
+        table = tuple(cost for cost in table if not _is_slower(cost.tile))
     rows = template_op.m.extent
     low, high = bounds(rows)
     steps = [step for step in ROW_STEPS if low <= step < high]
@@ -96,16 +100,24 @@ def _family_variants(
         yield Variant(tile, family.arch_low, family.arch_high, rows, limit, others=tuple(others))
 
 
+def _is_slower(tile: MatmulTile) -> bool:
+    return tile.descriptors and not tile.roles
+
+
 def _is_possible(tile: MatmulTile, template_op: Matmul, program: Program, strides: Strides) -> bool:
     """False for descriptors if a factor is no rectangle, at a fixed place for all of a program.
 
-    Blocks of columns side by side need whole tiles.
+    Blocks of columns side by side need whole tiles, unless warps have roles.
     """
-    if len(tile.columns) > 1 and not known_multiple(template_op.n.extent, tile.n):
+    if (
+        len(tile.columns) > 1
+        and not tile.roles
+        and not known_multiple(template_op.n.extent, tile.n)
+    ):
         return False
     if not tile.descriptors:
         return True
-    if tile.roles and template_op.batch:
+    if tile.roles and (template_op.batch or typical(template_op.k.extent) < SHORTEST[tile.groups]):
         return False
     sides = (
         ((template_op.m, tile.m), (template_op.k, tile.k)),
@@ -180,7 +192,8 @@ def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, 
     moved = template_op.operand.itemsize * batch * (n * k + rows * n + rows * k)
     waves = ceil(_tiles(tile, template_op, rows) * splits / family.gpu.multiprocessors)
     memory = cost.traffic * moved / family.rate
-    time = cost.fixed + waves * (steps * cost.step + cost.wave) + memory
+    work = max(waves * steps * cost.step, 2 * batch * rows * n * k / family.speed)
+    time = cost.fixed + work + waves * cost.wave + memory
     if splits == 1:
         return time
     parts = template_op.operand.accumulator.itemsize * splits * tile.m * tile.n

@@ -7,6 +7,7 @@ without spills within their shared memory, with scaled steps. Factors that are r
 may be read through tensor descriptors on sm_90, and by warps with a role of their own.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile
 from aotpack.schedule.tiles.orientation import may_turn, turned
 
 BYTES_PER_MICROSECOND = 4.3e6  # of the fit; other GPUs are scaled by their bandwidth
+OPERATIONS_PER_MICROSECOND = 9e8  # of an H200 under load, whatever the tile
 SHORTEST_STEP = 16  # of a matrix unit
 LONG_WINDOW = 64  # elements of several steps
 MOST_HELD = 768  # bytes of a thread for sums and what is added to them; more spill
@@ -43,6 +45,7 @@ class Family:
     single: tuple[Cost, ...]
     more: tuple[MatmulTile, ...]  # candidates for 16-bit factors that the model was not fitted to
     rate: float = BYTES_PER_MICROSECOND
+    speed: float = math.inf  # operations a microsecond, of all matrix units together
     windows: tuple[Cost, ...] = ()  # tiles for 16-bit windows, if they have costs of their own
     gathered: tuple[Cost, ...] = ()  # the same for float32 windows that no step keeps to
 
@@ -91,7 +94,7 @@ def is_by_steps(digit: int) -> bool:
 
 
 def _has_room(tile: MatmulTile, added: int) -> bool:
-    elements = tile.m * tile.n // (WARP * tile.num_warps)
+    elements = tile.m * tile.n * tile.groups // (WARP * tile.num_warps)
     return elements * (DType.FLOAT32.itemsize + added) <= MOST_HELD
 
 
@@ -112,8 +115,8 @@ def _with_tf32(costs: Iterable[Cost]) -> Iterator[Cost]:
 
 _WGMMA = (
     Cost(MatmulTile(16, 32, 256, 4, 4), 2.4, 0.29, 0.3, 0.54),
-    Cost(MatmulTile(32, 32, 256, 4, 3), 1.90, 0.72, 0.0, 0.45),
-    Cost(MatmulTile(64, 32, 128, 4, 6), 1.01, 0.248, 1.70, 0.22),
+    Cost(MatmulTile(32, 32, 256, 4, 3), 1.60, 0.72, 0.0, 0.45),
+    Cost(MatmulTile(64, 32, 128, 4, 6), 1.01, 0.225, 1.70, 0.22),
     Cost(MatmulTile(64, 64, 128, 4, 5), 1.37, 0.295, 1.91, 0.35),
     Cost(MatmulTile(64, 128, 64, 4, 5), 1.55, 0.288, 1.56, 0.44),
     Cost(MatmulTile(64, 128, 128, 4, 4), 1.35, 0.417, 1.97, 0.54),
@@ -157,18 +160,20 @@ _DESCRIBED = (
     Cost(MatmulTile(64, 256, 64, 4, 4, descriptors=True), 0.79, 0.283, 4.51, 0.61),
     Cost(MatmulTile(128, 128, 128, 8, 3, descriptors=True), 1.15, 0.593, 4.20, 0.57),
 )
-# Warps have roles: fitted to 62 packages with bias and activation
-# (docs/measurements/h200_roles.csv). Sums that programs share are slower so.
+_WIDE = MatmulTile(128, 192, 64, 8, 5, descriptors=True, roles=True)
+# Warps have roles: fitted to packages with bias and activation (docs/measurements/h200_roles.csv).
+# Sums that programs share are slower so. Two groups of warps hide an epilogue under the products of
+# the next tile; 256 columns read shared memory less, which pays for long sums.
 _ROLES = (
-    Cost(MatmulTile(64, 64, 128, 4, 6, descriptors=True, roles=True), 1.50, 0.148, 2.10, 0.60),
-    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True, roles=True), 0.00, 0.135, 3.45, 0.60),
-    Cost(MatmulTile(64, 192, 64, 4, 6, descriptors=True, roles=True), 0.00, 0.200, 4.60, 0.60),
-    Cost(MatmulTile(128, 128, 64, 8, 6, descriptors=True, roles=True), 0.00, 0.262, 4.50, 0.60),
-    Cost(MatmulTile(128, 192, 64, 8, 4, descriptors=True, roles=True), 0.00, 0.420, 4.40, 0.60),
-    Cost(
-        MatmulTile(128, 192, 64, 8, 4, descriptors=True, most_programs=1, roles=True),
-        *(1.70, 0.450, 2.85, 0.60),
-    ),
+    Cost(MatmulTile(64, 64, 128, 4, 6, descriptors=True, roles=True), 0.00, 0.176, 2.75, 0.56),
+    Cost(MatmulTile(64, 128, 64, 4, 8, descriptors=True, roles=True), 0.00, 0.131, 2.29, 0.70),
+    Cost(MatmulTile(64, 144, 64, 4, 8, descriptors=True, roles=True), 0.00, 0.200, 2.40, 0.91),
+    Cost(MatmulTile(64, 192, 64, 4, 6, descriptors=True, roles=True), 0.00, 0.220, 2.60, 0.90),
+    Cost(MatmulTile(128, 128, 64, 8, 6, descriptors=True, roles=True), 0.00, 0.255, 4.41, 0.55),
+    Cost(_WIDE, 0.00, 0.451, 3.66, 0.44),
+    Cost(replace(_WIDE, most_programs=1), 1.70, 0.475, 2.17, 0.44),
+    Cost(replace(_WIDE, most_programs=1, groups=2), 5.00, 0.490, 1.00, 0.20),
+    Cost(replace(_WIDE, n=256, num_stages=4, most_programs=1), 1.25, 0.641, 2.27, 0.23),
 )
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
@@ -220,6 +225,7 @@ FAMILIES = (
         (*_WGMMA, *_DESCRIBED, *_ROLES),
         _SINGLE_WGMMA,
         (*_MORE_WGMMA, *_MORE_DESCRIBED),
+        speed=OPERATIONS_PER_MICROSECOND,
         windows=_WINDOWS,
         gathered=_SINGLE_GATHERED,
     ),

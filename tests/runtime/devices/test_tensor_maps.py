@@ -74,3 +74,9 @@ def test_what_cannot_be_described_is_said() -> None:
 
 def test_code_that_makes_descriptors_itself_takes_none() -> None:
     assert map_specs((SOURCE,), (), ARGS) == ()
+
+
+def test_code_takes_the_first_descriptors_of_its_kernel() -> None:
+    """What is compiled of another text takes fewer, or none."""
+    forms = [map_specs((SOURCE, SOURCE), (FORM,) * count, ARGS) for count in range(3)]
+    assert [len(one) for one in forms] == [0, 1, 2]
