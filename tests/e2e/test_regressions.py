@@ -301,3 +301,21 @@ def test_nearest_neighbours_of_dynamic_images(factor: float, dtype: torch.dtype)
     for shape in (5, 7, 9, 5), (2, 2, 82, 94), (3, 9, 30, 82), (40, 33, 7, 3):
         halves = shape[:2], shape[2:]
         agree(compiled, tuple(torch.randn(1, 2, *half, dtype=dtype) for half in halves))
+
+
+def test_factors_that_give_as_many_elements_copy_them() -> None:
+    """For small images alone, where the sizes are dynamic."""
+
+    def resized(m: Model, x: torch.Tensor) -> Tensors:
+        modes = [F.interpolate(x, scale_factor=1.2, mode=mode) for mode in ("bilinear", "bicubic")]
+        return *modes, F.interpolate(x[..., 0], scale_factor=1.2, mode="linear")
+
+    h, w = (Dim(name, min=1, max=20) for name in "hw")
+    compiled = compile_all(
+        Model(resized),
+        (torch.randn(1, 2, 5, 7),),
+        dynamic_shapes={"args": ({2: h, 3: w},)},
+        targets=(CPU,),
+    )
+    for height, width in (5, 7), (4, 3), (4, 12), (1, 1):
+        agree(compiled, (torch.randn(1, 2, height, width),))

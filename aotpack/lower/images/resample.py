@@ -95,14 +95,21 @@ def _weighted_sum(
 # --- resizing -----------------------------------------------------------------------------------
 
 
-def step_of(size: Int, count: Int, align: bool, factor: float | None, dtype: DType) -> Value:
-    """The step in the source for one step of the result."""
+def step_of(
+    size: Int, count: Int, align: bool, factor: float | None, dtype: DType, *, copies: bool = True
+) -> Value:
+    """The step in the source for one step of the result.
+
+    What ``copies`` takes as many elements as there are one by one, whatever the factor is.
+    """
     if align:
         whole = position(size - 1, dtype)
         gaps = apply("maximum", position(count - 1, dtype), 1.0)
         return where(apply("gt", position(count), 1), apply("div", whole, gaps), 0.0)
     if factor is not None and factor > 0:
-        return constant(1.0 / factor, dtype)
+        step = constant(1.0 / factor, dtype)
+        may_copy = copies and 1 < factor < 2  # others give fewer elements, or twice as many
+        return where(apply("eq", position(count), size), 1.0, step) if may_copy else step
     return apply("div", position(size, dtype), position(count, dtype))
 
 
@@ -126,7 +133,10 @@ def _resize(
     def value(index: Index) -> Value:
         taps = []
         for out, size, count, factor in zip(index[-dims:], plane, result, factors, strict=True):
-            scale = step_of(size, count, align, factor, dtype)
+            if not cubic and (count - size).constant == 0:  # as eager does: infinity becomes NaN
+                taps.append(tuple(Tap(position(out), constant(n, dtype)) for n in (1, 0)))
+                continue
+            scale = step_of(size, count, align, factor, dtype, copies=not cubic)
             source = _source(out, scale, align, clamped=not cubic)
             taps.append(cubic_taps(source) if cubic else linear_taps(source))
 

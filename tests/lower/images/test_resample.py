@@ -9,6 +9,13 @@ from tests.lower.oracle import Case, case, floats, ints
 SIZES = {"linear1d": (5,), "bilinear2d": (5, 7), "trilinear3d": (3, 4, 5), "bicubic2d": (5, 4)}
 
 
+def infinite(image: torch.Tensor) -> torch.Tensor:
+    """The image with an infinity, which spreads to what is read between elements."""
+    made = image.clone()
+    made.view(-1)[2] = float("inf")
+    return made
+
+
 def resizings(name: str) -> list[Case]:
     """Up, down, to one element, by factors, with corners aligned and not."""
     plane = SIZES[name]
@@ -22,6 +29,9 @@ def resizings(name: str) -> list[Case]:
     for factor in (2.0, 0.6, 1.7):
         factors = [factor] * len(plane)
         found += [case(f"upsample_{name}.vec", image, None, align, factors) for align in (0, 1)]
+    few = [1.9, *[1.1] * (len(plane) - 1)]  # as many elements as there are, by a factor
+    found.append(case(f"upsample_{name}.vec", image, None, False, few))
+    found.append(case(f"upsample_{name}.vec", infinite(image), [*plane], False, None))
     half = torch.float16 if len(plane) == 3 else torch.bfloat16
     found.append(case(f"upsample_{name}.default", image.to(half), targets[0], False))
     found.append(case(f"upsample_{name}.default", image.double(), targets[0], True))
