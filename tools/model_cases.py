@@ -14,6 +14,9 @@ import transformers
 from torch import nn
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
+from aotpack.ir.ops.quantization import read_quantization
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.quantize.layers import quantize
 from tools.attention_models import SpatialTransformer
 from tools.cnn_models import CNNS, IMAGE, UNetBlock, as_trained, unet_inputs
 from tools.decoder_models import LLAMA_1B, LLAMA_8B_LAYERS, QWEN3, Decoder, DecoderSizes
@@ -247,6 +250,9 @@ OTHER_CASES: dict[str, Callable[[], Case]] = {
     "lstm_512x10": lambda: recurrent(nn.LSTM, 512, 10),
     "gru_512x10": lambda: recurrent(nn.GRU, 512, 10),
 }
+QUANTIZED = {f"llama_1b_decode_{kind}": kind for kind in ("int8", "fp8", "int4")}
+"""Those whose weights are codes, as ``--quantize`` makes them."""
+OTHER_CASES |= {name: lambda: decode(LLAMA_1B, 1) for name in QUANTIZED}
 CASES = CNN_CASES | OTHER_CASES
 
 
@@ -255,4 +261,8 @@ def made(name: str, dtype: torch.dtype) -> Case:
     torch.manual_seed(0)
     module, args = CASES[name]()
     cast = tuple(arg.to(dtype) if arg.is_floating_point() else arg for arg in args)
-    return module.eval().to(dtype), cast
+    module = module.eval().to(dtype)
+    if name in QUANTIZED:
+        kind = read_quantization(QUANTIZED[name])
+        quantize({"": (module, (cast, {}))}, kind, name, HostCopies())
+    return module, cast
