@@ -88,11 +88,21 @@ def test_what_columns_add_is_loaded_before_the_sums(count: int) -> None:
         assert len(re.findall(r"(t\d) = gl\.convert_layout\(\1, spread_layout\)", after)) == early
 
 
-def test_the_next_launch_is_admitted_after_the_last_request() -> None:
-    text = kernel(gelu, half(100, 256), half(192, 256)).gluon_text
-    requests, others = text.split("_sums(", 1)
-    assert re.search(r"gdc_launch_dependents\(\)\n+@gluon\.jit\ndef \w+$", requests)
-    assert "gdc_launch_dependents" not in others and others.count("gdc_wait()") == 1
+def test_a_launch_that_fills_multiprocessors_is_admitted_after_the_last_request() -> None:
+    """A product with roles, or one of another call; others as a program ends."""
+
+    def pair(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ y.t()) @ y.t()
+
+    def rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x @ y.t()).softmax(-1)
+
+    for form, early in ((gelu, 1), (pair, 1), (rows, 0)):
+        first, *_ = on_tile(form, (half(128, 256), half(256, 256)), TILE).kernels
+        requests, others = first.gluon_text.split("_sums(", 1)
+        assert requests.count("gdc_launch_dependents()") == early
+        assert others.rstrip().endswith("gdc_launch_dependents()")
+        assert others.count("gdc_wait()") == others.count("gdc_launch_dependents()") == 1
 
 
 def test_threads_store_neighbours() -> None:
