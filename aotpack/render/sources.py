@@ -128,9 +128,7 @@ class Sources:
         shown = text(kernel.name)
         if without is not None and not early:
             shown = without(shown)
-        shown = without_comments(shown, language.comment_mark)
-        if kernel.is_ours and language.stores is not None:
-            check_written(kernel.name, shown, kernel.parameters, language.stores)
+        shown = _compared(kernel, shown, language)
         gluon_text = self._gluon_text(kernel, language, early=early)
         other = gluon_text(kernel.name)
         key = digest(f"{shown} {_types(kernel.parameters)} {_launch(kernel)}{other}")
@@ -194,6 +192,14 @@ def _admitting_first(kernel: RenderedKernel, language: Language) -> Callable[[st
     """The text of a kernel that lets the next launch request its weights at once."""
     change = language.admitting_first
     return kernel.text if change is None else lambda name: change(kernel.text(name))
+
+
+def _compared(kernel: RenderedKernel, text: str, language: Language) -> str:
+    """The text by which equal kernels are found, once its stores are checked."""
+    shown = without_comments(text, language.comment_mark)
+    if kernel.is_ours and language.stores is not None:
+        check_written(kernel.name, shown, kernel.parameters, language.stores)
+    return shown
 
 
 def check_written(
