@@ -138,10 +138,7 @@ def _paragraph(words: str) -> str:
 
 def _page(rows: list[Row], counted: list[Row]) -> Iterable[str]:
     total = _sum(counted)
-    most = max(
-        (sum(row.counts[name] for name in OUTCOMES if name in row.counts) for row in rows),
-        default=0,
-    )
+    most = max((sum(row.counts.get(name, 0) for name in OUTCOMES) for row in rows), default=0)
     yield "# Coverage of PyTorch's operators"
     yield ""
     yield _paragraph(

@@ -142,7 +142,7 @@ class _Analysis:
         if tuple(map(Int.of, made.axes)) != made.index:
             raise NotHeld(f"{name} is not written in its order")
         place = self._place(made.axes)
-        return Write(name, place, self._moved(dict(zip(made.axes, place, strict=True)), made.value))
+        return Write(name, place, self._value(made, place))
 
     def _stacked(self, name: str, made: Scatter) -> Write:
         turn, *rest = made.index
@@ -152,8 +152,7 @@ class _Analysis:
         if tuple(map(Int.of, made.axes)) != tuple(rest):
             raise NotHeld(f"{name} is not written in its order")
         place = self._place(made.axes)
-        value = self._moved(dict(zip(made.axes, place, strict=True)), made.value)
-        return Write(name, (Int.of(self._turn), *place), value)
+        return Write(name, (Int.of(self._turn), *place), self._value(made, place))
 
     def _place(self, axes: tuple[Axis, ...]) -> tuple[Int, ...]:
         """Row and unit for the axes of a result."""
@@ -166,6 +165,10 @@ class _Analysis:
 
     # --- values
 
+    def _value(self, made: Pointwise | Scatter, place: tuple[Int, ...]) -> Value:
+        """What an operation computes at a place."""
+        return self._moved(dict(zip(made.axes, place, strict=True)), made.value)
+
     def _moved(self, place: Mapping[Axis, Int], value: Value) -> Value:
         """A value of an operation with these points, in the axes of the launch."""
         return Rewriter({**place, **self._of_turn}, self._made)(value)
@@ -177,8 +180,7 @@ class _Analysis:
             return None
         if load not in self._inlined:
             if isinstance(maker, Pointwise) and tuple(map(Int.of, maker.axes)) == maker.index:
-                place = dict(zip(maker.axes, load.index, strict=True))
-                self._inlined[load] = self._moved(place, maker.value)
+                self._inlined[load] = self._value(maker, load.index)
             elif isinstance(maker, Matmul) and not maker.batch:
                 self._inlined[load] = self._window(load, maker)
             else:

@@ -23,7 +23,7 @@ Use = Callable[[int, Array], None]
 """Takes a chunk's first byte in the file, and its bytes, which are overwritten afterwards."""
 Memory = Callable[[int], Array]
 """Gives so many bytes to read into."""
-_plain: Memory = partial(np.empty, dtype=np.uint8)
+plain_memory: Memory = partial(np.empty, dtype=np.uint8)
 
 
 def read_chunks(
@@ -31,7 +31,7 @@ def read_chunks(
     digests: Sequence[str],
     use: Use,
     identity: Identity | None = None,
-    memory: Memory = _plain,
+    memory: Memory = plain_memory,
 ) -> None:
     """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before.
 

@@ -16,9 +16,9 @@ from ..devices.block import Block
 from ..devices.device import Device, active
 from ..dtypes import Array
 from ..files.checked import Identity
-from ..files.chunks import read_chunks
+from ..files.chunks import Memory, plain_memory, read_chunks
 
-LARGE = 2 << 30  # bytes of a file
+LARGE = 2 << 30  # bytes that are copied
 
 
 class Piece(NamedTuple):
@@ -50,9 +50,9 @@ def stream(
                 target = piece.address + first - piece.begin
                 device.copy_in(target, source + first - begin, last - first, 0)
 
-    large = sum(piece.end - piece.begin for piece in ordered) >= LARGE
-    more = {"memory": partial(_shared, device)} if large else {}
-    read_chunks(path, digests, copy, identity, **more)
+    is_large = sum(piece.end - piece.begin for piece in ordered) >= LARGE
+    memory: Memory = partial(_shared, device) if is_large else plain_memory
+    read_chunks(path, digests, copy, identity, memory)
 
 
 class _Shared:

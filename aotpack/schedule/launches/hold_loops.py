@@ -14,6 +14,7 @@ from dataclasses import replace
 from aotpack.devices import GPUS, LATER, Gpu, first_with_clusters, portable_cluster
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel
+from aotpack.ir.kernels.key_splits import power_of_two
 from aotpack.ir.kernels.tiles import MAX_ARCH, TurnsTile, Variant
 from aotpack.ir.kernels.turns import Turns, turns_of
 from aotpack.ir.names import free_name
@@ -56,8 +57,8 @@ def _of_points(turns: Turns, gpu: Gpu) -> Variant:
 
     Of more points than threads, the launches of a turn take longer than starting them.
     """
-    units = min(_power_of_two(bounds(turns.unit.extent)[1]), POINTS)
-    rows = min(_power_of_two(bounds(turns.row.extent)[1]), POINTS // units)
+    units = power_of_two(int(min(bounds(turns.unit.extent)[1], POINTS)))
+    rows = power_of_two(int(min(bounds(turns.row.extent)[1], POINTS // units)))
     tile = TurnsTile(rows, units, depth=0, together=1, cluster_size=1, num_warps=4)
     points, most = turns.row.extent * turns.unit.extent, gpu.threads_at_once
     return Variant(tile, 1, MAX_ARCH, points, None if bounds(points)[1] <= most else most)
@@ -103,8 +104,8 @@ def _shared(low: int, high: int) -> int:
 
 def _tile(rows: int, units: int, together: int) -> TurnsTile:
     programs = portable_cluster()
-    part = max(SHORTEST, _power_of_two(-(-units // programs)))
-    depth = max(SHORTEST, _power_of_two(units))
+    part = max(SHORTEST, power_of_two(-(-units // programs)))
+    depth = max(SHORTEST, power_of_two(units))
     warps = 4 if rows <= FEW_ROWS and part <= FEW_UNITS else 8
     return TurnsTile(rows, part, depth, together, programs, warps)
 
@@ -115,8 +116,3 @@ def _fits(turns: Turns, tile: TurnsTile, dtype: DType, shared: int) -> bool:
     if dtype.itemsize > 2 and tile.rows * columns * tile.depth > MOST_SINGLE:
         return False
     return (columns + tile.rows) * tile.depth * dtype.itemsize + SCRATCH <= shared
-
-
-def _power_of_two(number: float) -> int:
-    """The least power of two from ``number`` on; of an unknown number, a large one."""
-    return 1 << (int(min(number, POINTS * 64)) - 1).bit_length()

@@ -105,8 +105,9 @@ def _steps(
     mode: Callable[[], AbstractContextManager[Any]] = nullcontext if has_values else _sizes_alone
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, example)
     with ExitStack() as stack:
-        for one in quiet_inference(), without_caches([root_of(module)]), _same_random():
+        for one in quiet_inference(), without_caches([root_of(module)]):
             stack.enter_context(one)
+        stack.enter_context(torch.random.fork_rng(devices=[]))
         sizes = stack.enter_context(mode())
         stack.enter_context(WithoutStreams())
         stack.enter_context(OnHost())
@@ -156,12 +157,6 @@ _PLAIN = (complex, str, type(None), torch.dtype)
 def _sizes_alone() -> Iterator[FakeTensorMode]:
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         yield mode
-
-
-@contextmanager
-def _same_random() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
 
 
 def departure(before: Sequence[Step], after: Sequence[Step]) -> str:
