@@ -142,7 +142,7 @@ def product_tile(gpu: Gpu) -> Tile:
 
 
 def test_a_product_has_a_program_for_each_multiprocessor_of_its_gpu() -> None:
-    for count in (H200.multiprocessors, 40):
+    for count in (H200.multiprocessors, 148):
         tile = product_tile(replace(H200, multiprocessors=count))
         assert isinstance(tile, MatmulTile) and tile.descriptors and tile.most_programs == count
     tile = product_tile(MADE_UP)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_GIVEN = re.compile(r"^\s*(?:for |def )?([A-Za-z_]\w*)(?: [-+*]?= | in |\()", re.MULTILINE)
+_GIVEN = re.compile(
+    r"^\s*(?:for |def )?([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*)(?: [-+*]?= | in |\()", re.MULTILINE
+)
 _DEFINED = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 
 
@@ -30,7 +32,8 @@ PYTHON_NAMES = Reserved(frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(bu
 
 def given_names(texts: Iterable[str]) -> Reserved:
     """The names that Python texts, or templates of them, assign or call."""
-    return Reserved(frozenset(name for text in texts for name in _GIVEN.findall(text)))
+    targets = (found for text in texts for found in _GIVEN.findall(text))
+    return Reserved(frozenset(name for found in targets for name in found.split(", ")))
 
 
 def defined_names(texts: Iterable[str]) -> Reserved:

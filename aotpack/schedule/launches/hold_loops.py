@@ -25,11 +25,10 @@ from aotpack.ir.symbolic.integers import Int
 SHORTEST = 16  # rows, units and depth of a product of the matrix unit
 ROWS = (16, 32, 64)  # of a cluster
 ROWS_OF_32_BITS = (4, 8, 16)  # whose products the matrix unit does not make
-MOST_SINGLE = 2**15  # products of single elements in a turn: 2**17 take 10.7 us (H200, 2026-11-28)
+MOST_SINGLE = 32_768  # products of single elements in a turn: 2**17 take 10.7 us (H200, 2026-11-28)
 FEW_ROWS, FEW_UNITS = 16, 32  # of which four warps are quicker than eight
 SCRATCH = 8192  # bytes that changes of layout take
 POINTS = 128  # of a program without products
-AT_ONCE = 15  # clusters that an H200 runs, docs/decisions/014-cluster-reductions.md
 
 
 def hold_loops(program: Program, kernels: tuple[Kernel, ...], gpu: Gpu) -> tuple[Kernel, ...]:
@@ -44,7 +43,7 @@ def _held(kernel: Kernel, program: Program, gpu: Gpu) -> Kernel:
     if not turns.windows:
         return replace(kernel, variants=(_of_points(turns, gpu),))
     state = program.buffers[turns.exchanged]
-    variants = tuple(_of_products(turns, state.dtype))
+    variants = tuple(_of_products(turns, state.dtype, gpu))
     if not variants:
         return kernel
     shape = (Int.of(2), turns.row.extent, turns.unit.extent)
@@ -64,24 +63,28 @@ def _of_points(turns: Turns, gpu: Gpu) -> Variant:
     return Variant(tile, 1, MAX_ARCH, points, None if bounds(points)[1] <= most else most)
 
 
-def _of_products(turns: Turns, dtype: DType) -> Iterator[Variant]:
+def _of_products(turns: Turns, dtype: DType, gpu: Gpu) -> Iterator[Variant]:
     """Variants for more and more rows, on GPUs whose shared memory holds the factors."""
     first = first_with_clusters()
     ranges = [(first, LATER - 1), (LATER, MAX_ARCH)]
-    forms = [tuple(_forms(turns, dtype, _shared(*one))) for one in ranges]
+    forms = [tuple(_forms(turns, dtype, _shared(*one), gpu)) for one in ranges]
     if forms[0] == forms[1]:
         ranges, forms = [(first, MAX_ARCH)], forms[:1]
     for arches, found in zip(ranges, forms, strict=True):
         yield from (Variant(tile, *arches, turns.row.extent, limit) for tile, limit in found)
 
 
-def _forms(turns: Turns, dtype: DType, shared: int) -> Iterator[tuple[TurnsTile, int | None]]:
+def _forms(
+    turns: Turns, dtype: DType, shared: int, gpu: Gpu
+) -> Iterator[tuple[TurnsTile, int | None]]:
     """Tiles with the rows that they are for; the last is for all, if so many clusters run."""
     units, most = turns.unit.extent.constant, bounds(turns.row.extent)[1]
     if units is None:
         return
+    programs = portable_cluster()
+    at_once = dict(gpu.clusters).get(programs, gpu.multiprocessors // programs)
     for rows in ROWS if dtype.itemsize < 4 else ROWS_OF_32_BITS:
-        limit = AT_ONCE * rows
+        limit = at_once * rows
         tiles = (_tile(rows, units, together) for together in _counts(turns))
         tile = next((one for one in tiles if _fits(turns, one, dtype, shared)), None)
         if tile is None:

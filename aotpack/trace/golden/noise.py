@@ -7,6 +7,7 @@ turns. Results that need no rounding stay as they are, and equal numbers move al
 remain ties.
 """
 
+import math
 from functools import partial
 from typing import Any
 
@@ -51,6 +52,17 @@ _SUMMING = frozenset(
 )
 """Operators that sum: their operands move too, since sums may cancel."""
 
+_AVERAGING = frozenset(
+    """mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d""".split()
+)
+_LINEAR = _AVERAGING | frozenset(
+    """addbmm addmm addmv addr baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+    conv_transpose3d convolution cumsum dot einsum index_add linear matmul mm mv nansum scatter_add
+    sum trapezoid _grouped_mm""".split()
+)
+"""Those whose terms are products of operands: sums of absolute terms bound partial sums."""
+
 
 class Noisy(Reference):
     """One of several runs; ``sign`` is 1 or -1."""
@@ -91,16 +103,38 @@ class Noisy(Reference):
         unit = torch.finfo(_sum_type(n)).eps / 2
         moved = [node for node, value in kept.items() if value.numel() <= _LARGE]
         moved = moved or [min(kept, key=lambda node: kept[node].numel())]
-        self.env.update({node: self.moved(kept[node], unit) for node in moved})
-        try:
-            other = super().computed(n)
-        finally:
-            self.env.update(kept)
+        other = self._with_operands(n, {node: self.moved(kept[node], unit) for node in moved})
 
         def chosen(sums: Any, moved: Any) -> Any:
-            return torch.where(sums.float() == sums, sums, moved) if _is_float(sums) else sums
+            return torch.where(self._is_exact(n, sums), sums, moved) if _is_float(sums) else sums
 
         return pytree.tree_map(chosen, result, other)
+
+    def _is_exact(self, n: fx.Node, sums: torch.Tensor) -> torch.Tensor:
+        """Where float32 holds a sum, and each partial sum in whatever order.
+
+        All terms are multiples of the product of their operands' units; float32 holds those up to
+        2**24 of it. Partial sums are at most the sum of absolute terms.
+        """
+        held = sums.float() == sums
+        name = _rounding_name(n)
+        if name not in _LINEAR or not bool(held.any()):
+            return held
+        values = {one: self.env[one] for one in n.all_input_nodes if _is_float(self.env[one])}
+        unit = math.prod(min(_unit_of(value), 1.0) for value in values.values())
+        if name in _AVERAGING:
+            unit /= max(value.numel() for value in values.values())
+        largest = self._with_operands(n, {one: value.abs() for one, value in values.items()})
+        return torch.logical_and(held, largest <= 2**24 * unit)
+
+    def _with_operands(self, n: fx.Node, operands: dict[fx.Node, torch.Tensor]) -> Any:
+        """The operator's result where some operands are others."""
+        kept = {node: self.env[node] for node in operands}
+        self.env.update(operands)
+        try:
+            return super().computed(n)
+        finally:
+            self.env.update(kept)
 
     def moved(self, value: torch.Tensor, unit: float) -> torch.Tensor:
         """The numbers moved by up to ``STRENGTH`` units."""
@@ -181,6 +215,14 @@ def _rounding_name(n: fx.Node) -> str | None:
 def _is_decided(n: fx.Node) -> bool:
     """True if a decision reads the result."""
     return any(map(decides, n.users))
+
+
+def _unit_of(value: torch.Tensor) -> float:
+    """The largest power of two of which all finite numbers are multiples; infinite for zeros."""
+    mantissas, exponents = torch.frexp(value.double().nan_to_num(0.0, 0.0, 0.0))
+    bits = (mantissas * 2.0**53).long()
+    lowest = torch.ldexp((bits & -bits).double(), exponents - 53)
+    return float(torch.where(bits == 0, float("inf"), lowest).min()) if bits.numel() else math.inf
 
 
 def _sum_type(n: fx.Node) -> torch.dtype:

@@ -19,6 +19,10 @@ def test_names_that_a_kernel_gives() -> None:
     assert given_names([text]).words == {"acc", "start", "fence"}
 
 
+def test_names_that_stand_in_one_assignment() -> None:
+    assert given_names(["  share, rest = a // b, a % b\n"]).words == {"share", "rest"}
+
+
 def test_functions_alone_of_what_knows_no_sizes() -> None:
     text = "{% macro wait() %}\n@triton.jit\ndef wait(x):\n    found = tl.load(x)\n"
     assert defined_names([text]).words == {"wait"}

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aotpack.devices import GPUS, HOPPER
+from aotpack.devices import GPUS, H200, HOPPER, portable_cluster
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import MAX_ARCH, TurnsTile
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.launches.hold_loops import AT_ONCE
 from tests.schedule.loops import loop_in, scheduled
+
+AT_ONCE = dict(H200.clusters)[portable_cluster()]
 
 
 def tiles(loop: Kernel) -> list[TurnsTile]:
