@@ -303,6 +303,19 @@ def test_nearest_neighbours_of_dynamic_images(factor: float, dtype: torch.dtype)
         agree(compiled, tuple(torch.randn(1, 2, *half, dtype=dtype) for half in halves))
 
 
+def test_nearest_neighbours_along_a_fixed_size_beside_a_dynamic_one() -> None:
+    """Eager's kernel for small images rounds in float32, and reads another element of float64."""
+
+    def resized(m: Model, x: torch.Tensor) -> Tensors:
+        return (F.interpolate(x, size=(3 * x.shape[2], 82)),)
+
+    height, x = Dim("height", min=2, max=40), torch.randn(1, 2, 5, 4, dtype=torch.float64)
+    sizes = {"args": ({2: height},)}
+    compiled = compile_all(Model(resized), (x,), dynamic_shapes=sizes, targets=(CPU,))
+    for rows in (5, 30):
+        agree(compiled, (torch.randn(1, 2, rows, 4, dtype=torch.float64),))
+
+
 def test_factors_that_give_as_many_elements_copy_them() -> None:
     """For small images alone, where the sizes are dynamic."""
 

@@ -8,6 +8,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import range_checks
+from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum, product
 from aotpack.ir.values import Value
@@ -277,7 +278,7 @@ class _Nearest:
         """True where whole numbers give the same as rounded ones."""
         is_even = (self.count % self.size).constant == 0
         times = (self.count // self.size).constant if is_even else None
-        is_small = self.is_small == constant(True, DType.BOOL)
+        is_small, is_large = (self.is_small == constant(one, DType.BOOL) for one in (True, False))
         if times in (1, 2) and is_small:
             return True
         if times is not None and self.factor in (None, float(times)) and times.bit_count() == 1:
@@ -285,12 +286,16 @@ class _Nearest:
         size, count = self.size.constant, self.count.constant
         if size is None or count is None:
             return False
-        kind = np.float32 if is_small or self.dtype is DType.FLOAT32 else np.float64
-        outs = np.arange(count)
+        rounded = [self.dtype] * (not is_small) + [DType.FLOAT32] * (not is_large)
+        exact = np.arange(count) * size // count
+        return all(np.array_equal(self._read(size, count, one), exact) for one in rounded)
+
+    def _read(self, size: int, count: int, dtype: DType) -> Array:
+        """The element that is read for each output, as the numbers of a type are rounded."""
+        kind = np.float32 if dtype is DType.FLOAT32 else np.float64
         step = kind(1 / self.factor if isinstance(self.factor, float) else kind(size) / kind(count))
-        at = np.multiply(outs, step, dtype=kind).astype(np.float32)
-        found = np.floor(at).astype(np.int64)
-        return np.array_equal(np.minimum(found, size - 1), outs * size // count)
+        at = np.multiply(np.arange(count), step, dtype=kind).astype(np.float32)
+        return np.minimum(np.floor(at).astype(np.int64), size - 1)
 
 
 for _dims in (1, 2, 3):
