@@ -15,6 +15,7 @@ import numpy as np
 from ..devices.block import Block
 from ..devices.device import Device, active
 from ..dtypes import Array
+from ..errors import DeviceError
 from ..files.checked import Identity
 from ..files.chunks import Memory, plain_memory, read_chunks
 
@@ -65,5 +66,9 @@ class _Shared:
 
 
 def _shared(device: Device, size: int) -> Array:
-    with active(device):
-        return np.asarray(_Shared(Block(device, size, is_shared=True)))
+    """Memory of the host and the device; slower memory where a limit leaves none of it."""
+    try:
+        with active(device):
+            return np.asarray(_Shared(Block(device, size, is_shared=True)))
+    except DeviceError:
+        return plain_memory(size)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotpack.runtime.errors import DeviceError
 from aotpack.runtime.files import chunks
 from aotpack.runtime.memory import streaming
 from aotpack.runtime.memory.streaming import Piece, stream
@@ -44,3 +45,17 @@ def test_a_large_file_is_read_into_memory_that_is_shared_and_given_back(
     stream(device, tmp_path / "w", (), [Piece(0, 300, base)])
     gc.collect()
     assert (len(taken), len(device.blocks)) == (shared, 1)
+
+
+def test_without_memory_to_share_a_large_file_is_read_as_a_small_one(
+    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(size: int) -> int:
+        raise DeviceError("allocating bytes of the host: the limit of locked memory is reached")
+
+    monkeypatch.setattr(streaming, "LARGE", 300)
+    monkeypatch.setattr(device, "alloc_shared", refuse)
+    (tmp_path / "w").write_bytes(bytes([7]) * 300)
+    base = device.alloc(300)
+    stream(device, tmp_path / "w", (), [Piece(0, 300, base)])
+    assert set(device.blocks[base][base - device.blocks[base].ctypes.data :][:300]) == {7}
