@@ -23,7 +23,7 @@ from aotpack.ir.program import (
     values,
 )
 from aotpack.ir.symbolic.integers import Int
-from aotpack.ir.values import Apply, Guarded, IndexValue, Load, walk
+from aotpack.ir.values import Apply, Guarded, IndexValue, Load, Value, walk
 
 User = TypeVar("User")
 
@@ -78,4 +78,9 @@ def integers(operation: Operation) -> list[Int]:
 
 def operator_count(operation: Operation) -> int:
     """The operators in the values of an operation, each once."""
-    return sum(isinstance(value, (Apply, Guarded)) for value in walk(values(operation)))
+    return operators_below(values(operation))
+
+
+def operators_below(roots: Iterable[Value]) -> int:
+    """The operators in values, each once."""
+    return sum(isinstance(value, (Apply, Guarded)) for value in walk(roots))

@@ -74,7 +74,8 @@ class Kernel:
 
     One that ``runs_in_last_block`` shares that launch too: each of its programs is run by the last
     program to arrive of those that make its operands. ``counters`` count arrivals; they are zero
-    before and after each launch. ``exchange`` holds the block states of a look-back scan.
+    before and after each launch. ``exchange`` holds what programs read of each other: the block
+    states of a look-back scan, parts of sums, the state of a loop in two turns.
 
     A branch or loop is a kernel without axes: the schedules of its ``parts`` run in its place, as
     its condition says. The variants of a loop have its turns in one launch, after its first part.

@@ -17,11 +17,13 @@ from itertools import pairwise
 from aotpack.ir.kernels.access import axes_of
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Matmul, Pointwise, Scatter
-from aotpack.ir.program import Loop, Program, targets
+from aotpack.ir.program import Loop, Operation, Program, targets
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.facts import known_equal, known_one
+from aotpack.ir.symbolic.facts import known_equal, known_le, known_one
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Load, Value, loads_below
+
+MOST_INLINED = 64  # results of operations, each at one index; they are inlined by nested calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class _Analysis:
     def __init__(self, loop: Loop, body: Program) -> None:
         assert loop.turn is not None and isinstance(loop.condition, Int)
         self._makers = {name: o for o in body.operations for name in targets(o)}
+        self._given = frozenset(body.inputs)
         self._updates = {update.name: update.value for update in body.updates}
         self._dtypes = {name: buffer.dtype for name, buffer in body.buffers.items()}
         self._turn = Axis(loop.turn.name, loop.condition)
@@ -106,6 +109,7 @@ class _Analysis:
         self._row, self._unit = self._domain()
         self._windows: dict[Load, Window] = {}
         self._inlined: dict[Load, Value] = {}
+        self._begun = set[Load]()
 
     def turns(self) -> Turns:
         """The turns; NotHeld if some element needs more than its program has."""
@@ -175,10 +179,10 @@ class _Analysis:
 
     def _made(self, load: Load) -> Value | None:
         """What a load stands for, in the axes of the launch; None for memory around the loop."""
-        maker = self._makers.get(load.buffer)
-        if maker is None:
+        if load.buffer in self._given:
             return None
         if load not in self._inlined:
+            maker = self._maker(load)
             if isinstance(maker, Pointwise) and tuple(map(Int.of, maker.axes)) == maker.index:
                 self._inlined[load] = self._value(maker, load.index)
             elif isinstance(maker, Matmul) and not maker.batch:
@@ -186,6 +190,15 @@ class _Analysis:
             else:
                 raise NotHeld(f"{load.buffer} is neither of points nor a product")
         return self._inlined[load]
+
+    def _maker(self, load: Load) -> Operation:
+        """The operation that computes a load which is not inlined yet."""
+        self._begun.add(load)
+        if len(self._begun) > MOST_INLINED:
+            raise NotHeld("a turn computes too much for each of its elements")
+        if load.buffer not in self._makers:
+            raise NotHeld(f"{load.buffer} is written in parts")
+        return self._makers[load.buffer]
 
     def _window(self, load: Load, product: Matmul) -> Load:
         """Some columns of a product, at the row and unit of a program."""
@@ -195,6 +208,8 @@ class _Analysis:
             raise NotHeld(f"{load.buffer} is read at other rows, or not by units")
         if not known_equal(product.m.extent, self._row.extent):
             raise NotHeld(f"{load.buffer} has other rows")
+        if not known_le(self._unit.extent + first, product.n.extent):
+            raise NotHeld(f"{load.buffer} has fewer columns than units")
         lhs = Rewriter({product.m: Int.of(self._row), **self._of_turn})(product.lhs)
         rhs = self._moved({product.n: Int.of(self._unit) + first}, product.rhs)
         name = f"{load.buffer}@{first}"
@@ -206,6 +221,7 @@ class _Analysis:
     def _exchanged(self, states: Collection[str]) -> str:
         """The state that products multiply by what no turn writes; "" without products."""
         found = set[str]()
+        changing = {*self._updates, *(window.name for window in self._windows.values())}
         for window in self._windows.values():
             lhs, rhs, k = window.product.lhs, window.product.rhs, window.product.k
             if not isinstance(lhs, Load) or lhs.buffer not in states:
@@ -216,7 +232,7 @@ class _Analysis:
                 raise NotHeld("a product does not sum over units")
             if self._dtypes[lhs.buffer] is not window.product.operand:
                 raise NotHeld("a product rounds a state")
-            if any(load.buffer in self._updates for load in loads_below((rhs,))):
+            if any(load.buffer in changing for load in loads_below((rhs,))):
                 raise NotHeld("a product is of two states")
             if self._turn in axes_of((rhs,)):
                 raise NotHeld("a product has another right factor in each turn")

@@ -99,14 +99,14 @@ class Groups:
         group = self.group(position)
         touched = {*group.written, *group.read, *targets(operation), *reads(operation)}
         operators = self._operators[position] + operator_count(operation)
-        return _is_too_large(len(group.members) + 1, operators, touched)
+        return compiles_too_long(len(group.members) + 1, operators, touched)
 
     def is_too_large(self, one: int, other: int) -> bool:
         """The same for two groups together."""
         a, b = self.group(one), self.group(other)
         touched = {*a.written, *a.read, *b.written, *b.read}
         operators = self._operators[one] + self._operators[other]
-        return _is_too_large(len(a.members) + len(b.members), operators, touched)
+        return compiles_too_long(len(a.members) + len(b.members), operators, touched)
 
     def stored(self, group: Group, positions: Collection[int]) -> tuple[str, ...]:
         """What the group in place of those at ``positions`` stores: results, what others read."""
@@ -124,5 +124,6 @@ class Groups:
         return typical_bytes(self._program.buffers[name])
 
 
-def _is_too_large(members: int, operators: int, buffers: Collection[str]) -> bool:
+def compiles_too_long(members: int, operators: int, buffers: Collection[str]) -> bool:
+    """True for a kernel of so many members and operators that touches these buffers."""
     return members > MAX_MEMBERS or operators > MAX_KERNEL_OPERATORS or len(buffers) > MAX_BUFFERS

@@ -21,6 +21,9 @@ from aotpack.ir.names import free_name
 from aotpack.ir.program import Buffer, Program
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.uses import operators_below
+from aotpack.ir.values import loads_below
+from aotpack.schedule.fusion.groups import compiles_too_long
 
 SHORTEST = 16  # rows, units and depth of a product of the matrix unit
 ROWS = (16, 32, 64)  # of a cluster
@@ -38,7 +41,7 @@ def hold_loops(program: Program, kernels: tuple[Kernel, ...], gpu: Gpu) -> tuple
 
 def _held(kernel: Kernel, program: Program, gpu: Gpu) -> Kernel:
     turns = turns_of(kernel)
-    if turns is None:
+    if turns is None or _is_too_large(turns):
         return kernel
     if not turns.windows:
         return replace(kernel, variants=(_of_points(turns, gpu),))
@@ -49,6 +52,14 @@ def _held(kernel: Kernel, program: Program, gpu: Gpu) -> Kernel:
     shape = (Int.of(2), turns.row.extent, turns.unit.extent)
     sent = Buffer(free_name(f"{turns.exchanged}_turns", program.buffers), state.dtype, shape)
     return replace(kernel, variants=variants, exchange=(sent,))
+
+
+def _is_too_large(turns: Turns) -> bool:
+    """True for turns that no kernel would have all of, were they no loop."""
+    writes = (*turns.carried, *turns.stacked)
+    computed = tuple(one.value for one in writes)
+    touched = {one.buffer for one in writes} | {one.buffer for one in loads_below(computed)}
+    return compiles_too_long(len(writes), operators_below(computed), touched)
 
 
 def _of_points(turns: Turns, gpu: Gpu) -> Variant:

@@ -9,7 +9,9 @@ from aotpack.devices import GPUS, H200, HOPPER, portable_cluster
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.tiles import MAX_ARCH, TurnsTile
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from tests.schedule.loops import loop_in, scheduled
+from aotpack.schedule.fusion.groups import MAX_KERNEL_OPERATORS
+from aotpack.schedule.launches.hold_loops import hold_loops
+from tests.schedule.loops import loop_in, scheduled, with_links
 
 AT_ONCE = dict(H200.clusters)[portable_cluster()]
 
@@ -61,6 +63,14 @@ def test_many_products_of_single_elements_stay_launches() -> None:
     assert loop_in(scheduled(256)).variants and not loop_in(scheduled(260)).variants
     assert not loop_in(scheduled(256, gates=4)).variants
     assert loop_in(scheduled(256, gates=4, dtype=torch.bfloat16)).variants
+
+
+@pytest.mark.parametrize(("operators", "is_held"), [(10, True), (MAX_KERNEL_OPERATORS, False)])
+def test_turns_that_take_a_compiler_long_stay_launches(operators: int, is_held: bool) -> None:
+    made = scheduled(20)
+    plain = replace(loop_in(made), variants=(), exchange=())
+    (held,) = hold_loops(made.program, (with_links(plain, ["link"], operators),), H200)
+    assert bool(held.variants) is is_held
 
 
 def test_few_rows_and_units_have_four_warps() -> None:
