@@ -21,7 +21,7 @@ _FACTORS = ("lora_A", "lora_embedding_A")
 class Scaling(nn.Module, dict[str, torch.Tensor]):
     """The factor of each adapter, read as from a dict, which it is to who asks."""
 
-    __eq__ = object.__eq__
+    __eq__, __ne__ = object.__eq__, object.__ne__
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __init__(self, factors: Mapping[str, float], dtype: torch.dtype) -> None:
@@ -65,7 +65,7 @@ def with_scaling(calls: Calls, copies: HostCopies) -> None:
     layers = [one for root in roots for one in root.modules() if _has_factors(one)]
     if not layers:
         return
-    weights = {name: one for root in roots for name, one in root.named_parameters()}
+    weights = {str(id(one)): one for root in roots for one in root.parameters()}
     has_values = not copies.without_values(weights)
     before = seen_calls(calls, has_values=has_values)
     factors = [(layer, layer.__dict__["scaling"]) for layer in dict.fromkeys(layers)]
