@@ -165,8 +165,9 @@ class Sources:
         text = kernel.gluon_text
         if text is None:
             return lambda name: ""
-        without, at_end = language.without_early_start, language.admitting_at_end
-        change = at_end if early and not self.filled_after else None if early else without
+        change = language.without_early_start
+        if early:
+            change = None if self.filled_after else language.admitting_at_end
         return text if change is None else lambda name: change(text(name))
 
     def _arches(self, variant: Variant) -> Ranges:

@@ -65,7 +65,7 @@ class Device(Protocol):
         """Free memory of ``alloc`` once the work that uses it has finished."""
 
     def alloc_shared(self, size: int) -> int:
-        """Address of ``size`` bytes that host and kernels share; assertions and large files."""
+        """Address of ``size`` bytes that host and kernels share, for assertions and large files."""
 
     def free_shared(self, address: int) -> None:
         """Free memory of ``alloc_shared`` once the work that uses it has finished."""
