@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_GIVEN = re.compile(
-    r"^\s*(?:for |def )?([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*)(?: [-+*]?= | in |\()", re.MULTILINE
-)
+_NAME = r"^\s*(?:for |def )?([A-Za-z_]\w*"
+_GIVEN = re.compile(_NAME + r"(?:, [A-Za-z_]\w*)*)(?:: [\w.]+)?(?: [-+*]?= | in |\()", re.MULTILINE)
+_NUMBERED = re.compile(_NAME + r")\{\{[^}]*\}\}(?:: [\w.]+)? [-+*]?= ", re.MULTILINE)
 _DEFINED = re.compile(r"^def ([A-Za-z_]\w*)\(", re.MULTILINE)
 
 
@@ -31,9 +31,15 @@ PYTHON_NAMES = Reserved(frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(bu
 
 
 def given_names(texts: Iterable[str]) -> Reserved:
-    """The names that Python texts, or templates of them, assign or call."""
+    """The names that Python texts, or templates of them, assign or call.
+
+    A template fills in the numbers that end some of them.
+    """
+    texts = tuple(texts)
     targets = (found for text in texts for found in _GIVEN.findall(text))
-    return Reserved(frozenset(name for found in targets for name in found.split(", ")))
+    words = frozenset(name for found in targets for name in found.split(", "))
+    numbered = {found for text in texts for found in _NUMBERED.findall(text)}
+    return Reserved(words, tuple(rf"{name}\d*" for name in sorted(numbered)))
 
 
 def defined_names(texts: Iterable[str]) -> Reserved:

@@ -16,6 +16,7 @@ TRITON_NAMES = Reserved(
     (
         r"(acc|b|carry|g|h|i|kept|p|r|t|x)\d+",
         r".*_(ptr|mask)",
+        r"[mn]\d*(_mask)?_early",
         r"(across|combine|group|load_shared|merge|receive|scatter|send)_.*",
     ),
 )

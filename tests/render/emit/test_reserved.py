@@ -23,6 +23,16 @@ def test_names_that_stand_in_one_assignment() -> None:
     assert given_names(["  share, rest = a // b, a % b\n"]).words == {"share", "rest"}
 
 
+def test_names_with_a_type() -> None:
+    assert given_names(["  lanes: gl.constexpr = gl.BlockedLayout()\n"]).words == {"lanes"}
+
+
+def test_names_that_a_template_numbers() -> None:
+    found = given_names(["  layout_{{ part.suffix }}: gl.constexpr = f()\n  n{{ i }} += 1\n"])
+    assert "layout_0" in found and "n" in found and "n3" in found
+    assert "n_tokens" not in found and "layout" not in found
+
+
 def test_functions_alone_of_what_knows_no_sizes() -> None:
     text = "{% macro wait() %}\n@triton.jit\ndef wait(x):\n    found = tl.load(x)\n"
     assert defined_names([text]).words == {"wait"}
