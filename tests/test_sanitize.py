@@ -1,0 +1,45 @@
+"""``tools/sanitize.py``: what a check finds is told and counted; another program stands for it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import sanitize
+
+CHECK = """#!/bin/sh
+echo "$2: {words}"
+exit {status}
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [(0, "0 errors", "== memcheck: clean"), (9, "1 error", "== memcheck: status 9")],
+)
+def test_what_a_check_finds_is_counted(
+    status: int,
+    words: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(CHECK.format(status=status, words=words))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "product").mkdir()
+    arguments = ["sanitize", "product", "--checks", "memcheck", "--packages", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert sanitize.main() == (status != 0)
+    output = capsys.readouterr().out
+    assert told in output and f"memcheck: {words}" in output
+
+
+@pytest.mark.parametrize("name", ["one row", "decode", "lstm", "convolution", "scan"])
+def test_cases_are_the_same_each_time(name: str) -> None:
+    job = sanitize.Job(name, "sm_90", Path())
+    (module, args), (again, more) = job.made(), job.made()
+    first, second = module(*args), again(*more)
+    assert first.equal(second) and first.isfinite().all()
