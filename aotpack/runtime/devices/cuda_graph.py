@@ -8,13 +8,14 @@ parameters of its launch.
 import ctypes
 import weakref
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .cuda_errors import failure
 from .cuda_launch import attributes, parameters
 from .device import Step
-from .tensor_maps import tensor_maps
+from .tensor_maps import TensorMap, tensor_maps
 
 
 class Node(ctypes.Structure):
@@ -44,6 +45,9 @@ class Edge(ctypes.Structure):
 
 
 _EARLY = Edge(from_port=1, type=1)  # programmatic port and type: the kernel itself waits
+
+_UPDATES_KEPT = 64
+_Update: TypeAlias = tuple[int, Sequence[TensorMap], ctypes.c_void_p, Any]
 
 
 class GraphExecutor:
@@ -79,6 +83,7 @@ class GraphExecutor:
         self._cells = np.ctypeslib.as_array(cells)
         self._set = self._cells.tobytes()  # the cells that the nodes' parameters were copied from
         self._users = _users(steps)
+        self._updates: dict[tuple[int, ...], list[_Update]] = {}
 
     def upload(self, stream: int) -> None:
         """Upload the graph on ``stream``, which the first launch would do otherwise."""
@@ -95,15 +100,27 @@ class GraphExecutor:
 
     def _rebind(self, given: bytes) -> None:
         """Set the parameters of the nodes that use changed cells."""
-        changed = np.flatnonzero(self._cells != np.frombuffer(self._set, np.uint64)).tolist()
-        update = self._library.cuGraphExecKernelNodeSetParams_v2
-        for number in sorted({user for cell in changed for user in self._users.get(cell, ())}):
-            for one in self._maps[number]:
+        differ = self._cells != np.frombuffer(self._set, np.uint64)
+        changed = tuple(differ.nonzero()[0].tolist())
+        update, executable = self._library.cuGraphExecKernelNodeSetParams_v2, self._executable
+        for number, maps, handle, node in self._updates.get(changed) or self._updated(changed):
+            for one in maps:
                 one.refresh(self._device)
-            node = ctypes.byref(self._nodes[number])
-            status = update(self._executable, self._handles[number], node)
-            self._do(f"passing arguments to {self._steps[number].name}", status)
+            status = update(executable, handle, node)
+            if status:
+                self._do(f"passing arguments to {self._steps[number].name}", status)
         self._set = given
+
+    def _updated(self, cells: tuple[int, ...]) -> list[_Update]:
+        """The nodes that use some of the cells; calls change the same ones again and again."""
+        if len(self._updates) >= _UPDATES_KEPT:
+            self._updates.clear()
+        numbers = sorted({user for cell in cells for user in self._users.get(cell, ())})
+        self._updates[cells] = [
+            (number, self._maps[number], self._handles[number], ctypes.byref(self._nodes[number]))
+            for number in numbers
+        ]
+        return self._updates[cells]
 
     def _add(self, number: int) -> None:
         step, library = self._steps[number], self._library
