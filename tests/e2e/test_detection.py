@@ -118,6 +118,56 @@ def test_a_model_of_two_stages_agrees() -> None:
             torch.testing.assert_close(found, wanted)
 
 
+class OneStage(nn.Module):
+    """In each level the best boxes above a score, and of all levels those that do not overlap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, 4, 1), nn.Conv2d(8, 8, 3, 2, 1)
+        self.found = nn.Conv2d(8, 7, 3, padding=1)
+
+    def of_level(self, features: torch.Tensor, least: torch.Tensor, step: int) -> Any:
+        high, wide = features.shape[1:]
+        found = self.found(features).flatten(1).T
+        scores = found[:, 4:].sigmoid().flatten()
+        chosen = torch.where(scores > least)[0]
+        scores, order = scores[chosen].topk(torch.sym_min(30, chosen.shape[0]))
+        places = chosen[order] // 3
+        at = torch.cartesian_prod(torch.arange(high), torch.arange(wide)).flip(1) * step
+        boxes = torch.cat([at - step, at + 2 * step], 1)[places] + step * found[places, :4]
+        return boxes.clamp(0, 40), scores, chosen[order] % 3
+
+    def forward(self, images: list[torch.Tensor], least: torch.Tensor) -> list[Any]:
+        batch = images[0].new_zeros(len(images), 3, 40, 40)
+        for own, part in zip(batch, images, strict=True):
+            own[:, : part.shape[1], : part.shape[2]].copy_(part)
+        first = self.first(batch).relu()
+        second = self.second(first).relu()
+        return [self.of_image(first[k], second[k], least) for k in range(len(images))]
+
+    def of_image(self, first: torch.Tensor, second: torch.Tensor, least: torch.Tensor) -> Any:
+        levels = self.of_level(first, least, 4), self.of_level(second, least, 8)
+        boxes, scores, labels = (torch.cat(parts) for parts in zip(*levels, strict=True))
+        keep = OPS.nms(boxes + 41 * labels[:, None], scores, 0.5)[:25]
+        return {"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]}
+
+
+@pytest.mark.row("S:A13")
+def test_a_model_of_one_stage_agrees_on_images_of_different_sizes() -> None:
+    torch.manual_seed(0)
+    model = OneStage().eval()
+
+    def images() -> list[torch.Tensor]:
+        return [torch.rand(3, 32, 40), torch.rand(3, 40, 28)]
+
+    packaged = compile(model, (images(), torch.tensor(0.5)), target="cpu")
+    for least, fewest, most in (0.0, 25, 25), (0.54, 10, 24), (0.56, 0, 9), (1.0, 0, 0):
+        given = images(), torch.tensor(least)
+        found, wanted = packaged(*given), model(*given)
+        assert all(fewest <= len(one["scores"]) <= most for one in wanted)
+        torch.testing.assert_close(found, wanted)
+
+
 def test_refuses_other_operators_by_their_names() -> None:
     def deformed(x: torch.Tensor, boxes: torch.Tensor) -> Any:
         return OPS.unknown_to_aotpack(x, boxes)
