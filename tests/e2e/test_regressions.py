@@ -332,3 +332,29 @@ def test_factors_that_give_as_many_elements_copy_them() -> None:
     )
     for height, width in (5, 7), (4, 3), (4, 12), (1, 1):
         agree(compiled, (torch.randn(1, 2, height, width),))
+
+
+@pytest.mark.parametrize("align", [False, True])
+def test_infinities_stay_where_a_linear_resizing_copies(align: bool) -> None:
+    """Of dynamic sizes: next to an infinity, where the sizes are equal, nothing changes."""
+
+    def resized(m: Model, x: torch.Tensor, like: torch.Tensor) -> Tensors:
+        sized = F.interpolate(x, size=like.shape[2:], mode="bilinear", align_corners=align)
+        scaled = F.interpolate(x, scale_factor=1.2, mode="bilinear", align_corners=align)
+        return sized, scaled
+
+    def infinite(height: int, width: int) -> torch.Tensor:
+        x = torch.randn(1, 1, height, width)
+        x[0, 0, height // 2, width // 2] = float("inf")
+        return x
+
+    h, w, n, m = (Dim(name, min=1, max=20) for name in "hwnm")
+    sizes = {"args": ({2: h, 3: w}, {2: n, 3: m})}
+    compiled = compile_all(
+        Model(resized),
+        (infinite(5, 7), torch.randn(1, 1, 6, 4)),
+        dynamic_shapes=sizes,
+        targets=(CPU,),
+    )
+    for height, width, *other in (5, 7, 5, 7), (4, 3, 4, 5), (4, 3, 2, 3), (4, 3, 8, 6):
+        agree(compiled, (infinite(height, width), torch.randn(1, 1, *other)))

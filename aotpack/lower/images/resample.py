@@ -35,13 +35,13 @@ class Tap:
 # --- taps ---------------------------------------------------------------------------------------
 
 
-def linear_taps(source: Value) -> tuple[Tap, ...]:
-    """Both neighbours."""
+def linear_taps(source: Value, step: Value | int = 1) -> tuple[Tap, ...]:
+    """Both neighbours, ``step`` from each other."""
     low = apply("floor", source)
     share = apply("sub", source, low)
     first = cast(low, DType.INT64)
     rest = apply("sub", constant(1, source.dtype), share)
-    return Tap(first, rest), Tap(apply("add", first, 1), share)
+    return Tap(first, rest), Tap(apply("add", first, step), share)
 
 
 def cubic_taps(source: Value) -> tuple[Tap, ...]:
@@ -108,9 +108,30 @@ def step_of(
         return where(apply("gt", position(count), 1), apply("div", whole, gaps), 0.0)
     if factor is not None and factor > 0:
         step = constant(1.0 / factor, dtype)
-        may_copy = copies and 1 < factor < 2  # others give fewer elements, or twice as many
-        return where(apply("eq", position(count), size), 1.0, step) if may_copy else step
+        return where(_copies(size, count), 1.0, step) if copies and _may_copy(factor) else step
     return apply("div", position(size, dtype), position(count, dtype))
+
+
+def _may_copy(factor: float | None) -> bool:
+    """Whether there may be as many elements as there are: others give fewer, or twice as many."""
+    return factor is None or factor <= 0 or 1 < factor < 2
+
+
+def _copies(size: Int, count: Int) -> Value:
+    return apply("eq", position(count), size)
+
+
+def _linear_taps(
+    out: Int, size: Int, count: Int, source: Value, factor: float | None
+) -> tuple[Tap, ...]:
+    """Both neighbours; the same one twice where elements are copied, as eager has it.
+
+    So an infinity, which becomes NaN, spreads to no neighbour.
+    """
+    if (count - size).constant == 0:
+        return tuple(Tap(position(out), constant(n, source.dtype)) for n in (1, 0))
+    may_copy = (count - size).constant is None and _may_copy(factor)
+    return linear_taps(source, where(_copies(size, count), position(0), 1) if may_copy else 1)
 
 
 def _source(out: Int, scale: Value, align: bool, *, clamped: bool) -> Value:
@@ -133,12 +154,10 @@ def _resize(
     def value(index: Index) -> Value:
         taps = []
         for out, size, count, factor in zip(index[-dims:], plane, result, factors, strict=True):
-            if not cubic and (count - size).constant == 0:  # as eager does: infinity becomes NaN
-                taps.append(tuple(Tap(position(out), constant(n, dtype)) for n in (1, 0)))
-                continue
             scale = step_of(size, count, align, factor, dtype, copies=not cubic)
             source = _source(out, scale, align, clamped=not cubic)
-            taps.append(cubic_taps(source) if cubic else linear_taps(source))
+            linear = partial(_linear_taps, out, size, count, factor=factor)
+            taps.append(cubic_taps(source) if cubic else linear(source))
 
         def element(places: tuple[Value, ...]) -> Value:
             found = zip(places, plane, strict=True)
