@@ -238,6 +238,7 @@ def test_an_order_that_no_tensor_tells_is_refused(tmp_path):
         (b"\xff", "config.json: it is no JSON"),
         (b"[" * 100_000, "config.json: it is no JSON"),
         (b"[]", "config.json: it is a list; an object is accepted"),
+        (b"null", "config.json: it is null; an object is accepted"),
         (b"{}", "no quantization_config is in its config.json"),
         (b'{"quantization_config": []}', r"quantization_config is \[\] in its configuration"),
     ],
@@ -296,6 +297,15 @@ def test_a_bias_that_a_layer_lacks_is_refused(tmp_path):
     model[1] = nn.Linear(COLUMNS, ROWS, bias=False)
     with pytest.raises(UsageError, match="it has 1.bias, which the model has not"):
         aotpack.load_checkpoint(model, written(tmp_path, tensors, config))
+
+
+def test_other_arguments_are_refused(tmp_path):
+    folder = written(tmp_path, *gptq(4, 1)[:2])
+    with pytest.raises(UsageError, match="path is an int; the path of a folder, or of a safetens"):
+        aotpack.load_checkpoint(net(), 5)
+    with pytest.raises(UsageError, match="the model is a dict; an nn.Module is accepted"):
+        aotpack.load_checkpoint({}, folder)
+    aotpack.load_checkpoint(net(), str(folder))
 
 
 def test_a_tensor_in_two_files_is_refused(tmp_path):

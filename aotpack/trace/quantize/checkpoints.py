@@ -4,13 +4,14 @@ The libraries that wrote it are not needed: ``config.json`` beside the file says
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, a_type
 from aotpack.trace.quantize.codes import Quantized
 from aotpack.trace.quantize.configuration import format_of
 from aotpack.trace.quantize.formats import Format, Size
@@ -24,13 +25,20 @@ GGUF = (
 _KINDS = ("complex number", "8-bit float", "float", "truth value", "whole number")
 
 
-def load_checkpoint(model: nn.Module, path: str | Path) -> nn.Module:
+def load_checkpoint(model: nn.Module, path: str | PathLike[str]) -> nn.Module:
     """Give ``model`` the weights of a quantised checkpoint, in place, and return it.
 
     ``path`` is a folder with ``config.json`` and safetensors files, or one such file. The model is
     that of the float weights and may have weights on meta; layers whose codes are in the files
     keep codes, all other weights are read as they are.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"loading {path}: the model is {a_type(model)}; an nn.Module is accepted")
+    if not isinstance(path, (str, PathLike)):
+        raise UsageError(
+            f"loading a checkpoint: path is {a_type(path)}; the path of a folder, or of a "
+            "safetensors file in one, is accepted"
+        )
     place = Path(path)
     if place.suffix == ".gguf":
         raise UsageError(f"loading {place}: {GGUF}")

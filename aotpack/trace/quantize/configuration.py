@@ -121,14 +121,13 @@ def _read(place: Path, folder: Path) -> _Said:
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"loading {folder / name}: it is no JSON: {error}") from error
         if not isinstance(read, dict):
-            raise UsageError(
-                f"loading {folder / name}: it is {a_type(read)}; an object is accepted"
-            )
+            found = "null" if read is None else a_type(read)
+            raise UsageError(f"loading {folder / name}: it is {found}; an object is accepted")
         said = _Said(place, "", read)
         is_whole = name != "config.json" and "quantization_config" not in read
-        found = said if is_whole else said.part("quantization_config")
-        if found is not None:
-            return found
+        own = said if is_whole else said.part("quantization_config")
+        if own is not None:
+            return own
     raise UsageError(
         f"loading {folder}: no quantization_config is in its config.json, so nothing says how "
         "weights are stored; load other weights with model.load_state_dict"
