@@ -209,6 +209,7 @@ class Reading(nn.Module):
     [
         (lambda layer, y: y * sum(one.square().sum() for one in layer.parameters()), "aten.pow"),
         (lambda layer, y: y * (2 if isinstance(layer.weight, nn.Parameter) else 3), "aten.mul.T"),
+        (lambda layer, y: y * (2 if layer.weight.requires_grad else 3), "aten.mul.T"),
         (lambda layer, y: y + next(one for one in layer.parameters() if one.ndim == 2), "StopIt"),
         (lambda layer, y: y + layer.state_dict()["weight"], "it fails: KeyError: 'weight'"),
         (lambda layer, y: y[y[:, 0].nonzero()[:, 0]] * len([*layer.buffers()]), "aten.mul.Tensor"),
@@ -232,6 +233,7 @@ def test_a_forward_that_takes_weights_for_parameters_is_refused(read, how, devic
         lambda layer, y: nn.functional.linear(y, layer.weight[3:7]) + layer.weight.sum(),
         lambda layer, y: y * len([*layer.children()]) + layer.weight.shape[0],
         lambda layer, y: y[:, None].transpose(0, 1) @ layer.weight + layer.bias,
+        lambda layer, y: y * (2 if layer.bias.requires_grad else 3),
     ],
 )
 def test_a_forward_that_reads_weights_of_layers_is_packaged(read):
@@ -240,4 +242,16 @@ def test_a_forward_that_reads_weights_of_layers_is_packaged(read):
     packaged = aotpack.compile(model, (x,), quantize="int8", target="cpu")
     with torch.no_grad():
         model.layer.weight.copy_(rounded(model.layer.weight))
+        torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_forward_that_asks_for_gradients_of_frozen_weights_is_packaged():
+    """A weight that requires none and its codes answer alike."""
+    torch.manual_seed(0)
+    model = Reading(lambda layer, y: y * (2 if layer.weight.requires_grad else 3)).eval()
+    model.layer.weight.requires_grad_(False)
+    x = torch.randn(2, 16)
+    packaged = aotpack.compile(model, (x,), quantize="int8", target="cpu")
+    model.layer.weight.copy_(rounded(model.layer.weight))
+    with torch.no_grad():
         torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-4)

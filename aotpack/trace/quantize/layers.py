@@ -9,10 +9,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from inspect import getattr_static
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import UsageError
 from aotpack.ir.ops.quantization import Quantization
@@ -32,6 +34,7 @@ from aotpack.trace.quantize.codes import Quantized, quantized, refusal, weight_o
 
 CODES, SCALES, ZEROS = "weight_codes", "weight_scales", "weight_zeros"
 _ROWS = 1024  # at a time, as float64
+_READ_FLAG = getattr_static(torch.Tensor, "requires_grad").__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +142,16 @@ def _with_codes_of_weights(coded: _Coded, quantization: Quantization) -> Iterato
         (one.module, type(one.module), {**one.module._parameters}, {**one.module._buffers})
         for one, _ in coded
     ]
+    given = list[torch.Tensor]()
     try:
         for layer, codes in coded:
             with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
             exact = layer.weight.detach()
             exact.requires_grad_(layer.weight.requires_grad)  # torch asks before it folds a product
             with_property(layer.module, "weight", partial(_given, exact))
-        yield
+            given.append(exact)
+        with _WithoutGradient(given):
+            yield
     finally:
         for module, kind, parameters, buffers in before:
             object.__setattr__(module, "__class__", kind)
@@ -153,6 +159,21 @@ def _with_codes_of_weights(coded: _Coded, quantization: Quantization) -> Iterato
             module._parameters.update(parameters)
             module._buffers.clear()
             module._buffers.update(buffers)
+
+
+class _WithoutGradient(TorchFunctionMode):
+    """A forward that asks is told of weights what is true of codes: they require no gradient."""
+
+    def __init__(self, weights: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._weights = {*map(id, weights)}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func == _READ_FLAG and id(args[0]) in self._weights:
+            return False
+        return func(*args, **(kwargs or {}))
 
 
 def _given(exact: torch.Tensor, layer: nn.Module) -> torch.Tensor:
