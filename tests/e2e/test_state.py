@@ -198,6 +198,16 @@ def test_state_is_no_argument() -> None:
     model(alias.clone())
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_results_that_are_state_are_copies(target: str) -> None:
+    model = Stateful(lambda state, x: (state.add_(x), state[1:]), torch.zeros(3))
+    compiled = aotpack.compile(model, (torch.ones(3),), target=target)
+    whole, part = compiled(torch.ones(3))
+    whole.fill_(5)
+    assert [one.tolist() for one in compiled(torch.ones(3))] == [[2.0] * 3, [2.0] * 2]
+    assert part.tolist() == [1.0] * 2
+
+
 def test_state_may_be_written_by_its_owner() -> None:
     packaged = aotpack.compile(
         Stateful(count, torch.zeros((), dtype=torch.int64)), (torch.ones(2),), target="cpu"
