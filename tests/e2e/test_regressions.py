@@ -11,6 +11,7 @@ from torch.export import Dim
 
 from aotpack.errors import AotpackError
 from aotpack.pipeline import compile
+from aotpack.runtime.errors import ArgumentError
 from aotpack.target import CPU
 
 from .oracle import agree, compile_all
@@ -358,3 +359,10 @@ def test_infinities_stay_where_a_linear_resizing_copies(align: bool) -> None:
     )
     for height, width, *other in (5, 7, 5, 7), (4, 3, 4, 5), (4, 3, 2, 3), (4, 3, 8, 6):
         agree(compiled, (infinite(height, width), torch.randn(1, 1, *other)))
+
+
+def test_an_argument_without_memory_is_named_as_the_caller_writes_it() -> None:
+    compiled = compile(Model(lambda m, x, y: x + y), (torch.ones(2), torch.ones(2)), target="cpu")
+    with pytest.raises(ArgumentError, match=r"argument 'args\[1\]' has a shape but no memory"):
+        compiled(torch.ones(2), torch.ones(2, device="meta"))
+    assert compiled(torch.ones(2), torch.ones(2)).tolist() == [2.0, 2.0]

@@ -19,9 +19,9 @@ def check_memory(
     ):
         if size and address < LOW_ADDRESS and not has_memory(value, address):
             raise ArgumentError(
-                f"calling {signature.name}: argument {tensor.name!r} has a shape but no memory (a "
-                "fake tensor, or one whose storage was freed or resized); accepted: tensors with "
-                "their elements."
+                f"calling {signature.name}: argument {signature.path_of(tensor)!r} has a shape but "
+                "no memory (a fake tensor, or one whose storage was freed or resized); accepted: "
+                "tensors with their elements."
             )
 
 
