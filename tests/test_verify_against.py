@@ -188,6 +188,11 @@ def test_each_method_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert compared(wheel, tmp_path, METHODS.replace("x > 0", "(x > 0).int()")) == 1
     told = "method 'signs': its result 'output0' is bool[4, 3]; "
     assert told in capsys.readouterr().err
+    assert compared(wheel, tmp_path, METHODS.replace('"signs":', '"other":')) == 2
+    told = f"it has the methods signs, sums; {tmp_path / 'given.py'} has the methods sums, other. G"
+    assert told in capsys.readouterr().err
+    assert compared(wheel, tmp_path, MODEL) == 2
+    assert "given.py has one forward and no methods. Give the model" in capsys.readouterr().err
 
 
 QUANTIZED = """

@@ -3,7 +3,7 @@
 import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,8 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     entries = read_manifest(package).entries
     if {*found} != {*entries}:
         raise UsageError(
-            f"verifying {options.wheel}: its methods are {', '.join(entries)}, those of "
-            f"{options.model} are {', '.join(found)}; give the model it was built of"
+            f"verifying {options.wheel}: it has {_methods(entries)}; {options.model} has "
+            f"{_methods(found)}. Give the model it was built of"
         )
     doing = f"verifying {options.wheel}"
     file = package / "manifest.json"
@@ -142,3 +142,9 @@ def record_eager(options: argparse.Namespace, package: Path) -> None:
     reseal(package)
     for record in package.parent.glob("*.dist-info/RECORD"):
         record.unlink()  # of the wheel, which has been compared with it
+
+
+def _methods(names: Iterable[str]) -> str:
+    """The methods of a package or model, in words."""
+    shown = ", ".join(names)
+    return f"the methods {shown}" if shown else "one forward and no methods"
