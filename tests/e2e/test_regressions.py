@@ -366,3 +366,20 @@ def test_an_argument_without_memory_is_named_as_the_caller_writes_it() -> None:
     with pytest.raises(ArgumentError, match=r"argument 'args\[1\]' has a shape but no memory"):
         compiled(torch.ones(2), torch.ones(2, device="meta"))
     assert compiled(torch.ones(2), torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_sums_of_many_products_are_as_exact_as_those_of_few(dtype: torch.dtype) -> None:
+    """Of any depth: sums over a part of it are added up by themselves."""
+    k = Dim("k", min=2, max=70_000)
+    sizes = {"args": ({1: k}, {0: k})}
+    factors = torch.rand(70, 512).to(dtype), torch.rand(512, 40).to(dtype)
+    model = Model(lambda m, x, y: (x @ y, (x @ y).T + 1))
+    compiled = compile(model, factors, dynamic_shapes=sizes, target="cpu")
+    unit = torch.finfo(dtype).eps
+    for depth in 2, 2047, 2048, 2049, 2176, 4096, 4100, 61_444:
+        x, y = torch.rand(70, depth).to(dtype), torch.rand(depth, 40).to(dtype)
+        exact = x.double() @ y.double()
+        found, turned = compiled(x, y)
+        assert (found - exact).abs().max() <= 4 * unit * exact.max()
+        assert (turned - exact.T - 1).abs().max() <= 5 * unit * exact.max()

@@ -33,9 +33,10 @@ AOT_INLINE void linear_relu_tile(
                     const float *next = v + width < v_end ? here + pitch * k_extent : panels + depth * pitch;
                     kernels[v_end - v > width / 2][height - 1](
                         depth, left, stride, here, pitch, next,
-                        tile + (s - first) * AOT_TILE_COLUMNS + v - v_first, k_first > 0);
+                        tile + (s - first) * AOT_TILE_COLUMNS + v - v_first, k_first % AOT_LONG > 0);
                 }
             }
+            aot_add_up(tile, turned, end - first, v_end - v_first, k_first, k_extent);
         }
 
 
