@@ -25,7 +25,8 @@ def drop_derived(program: ExportedProgram) -> list[str]:
     """Remove, in place, the assertions about sizes of inputs alone; those that are not proved."""
     ranges = program.range_constraints
     found = list(_about_inputs(program.graph, ranges))
-    open_ones = [str(condition) for _, condition in found if not _holds(condition, ranges)]
+    conditions = dict.fromkeys((*(one for _, one in found), *_unwritten(program.graph, ranges)))
+    open_ones = [str(condition) for condition in conditions if not _holds(condition, ranges)]
     if open_ones:
         return open_ones
     for node, _ in found:
@@ -68,6 +69,23 @@ def _about_inputs(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.
         symbols = condition.free_symbols
         if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
             yield node, condition
+
+
+def _unwritten(graph: fx.Graph, known: Collection[Any]) -> Iterator[Any]:
+    """The conditions on sizes of inputs that torch has noted, also those that it does not assert.
+
+    It asserts nothing about floats: of ``int(0.6 * n)`` the example's number stays in the program.
+    """
+    values = (node.meta.get("val") for node in graph.nodes)
+    tensors = (value for value in values if isinstance(value, torch.Tensor))
+    sizes: Iterator[Any] = (size for one in tensors for size in one.shape)
+    environments = {size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
+    for environment in environments:
+        noted = (one.expr for some in environment.deferred_runtime_asserts.values() for one in some)
+        for condition in noted:
+            symbols = condition.free_symbols
+            if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
+                yield condition
 
 
 def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:

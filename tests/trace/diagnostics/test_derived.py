@@ -107,3 +107,27 @@ def test_a_condition_that_may_fail_is_refused() -> None:
         aotpack.compile(
             Rows(), given, dynamic_shapes=({0: Dim("n", max=50)},), target="interpreter"
         )
+
+
+class Share(nn.Module):
+    """Of a size, a share that torch takes as a float: the example's number would stay."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count = int(x.shape[0] * 0.6)
+        return x[:count], x * count
+
+
+@pytest.mark.parametrize(("low", "most", "is_right"), [(3, 50, False), (7, 8, True)])
+def test_a_share_of_a_size_is_refused_where_it_is_another(
+    *, low: int, most: int, is_right: bool
+) -> None:
+    given = (torch.randn(7, 6),)
+    how: Any = {"dynamic_shapes": ({0: Dim("n", min=low, max=most)},), "target": "interpreter"}
+    if not is_right:
+        with pytest.raises(TraceError, match=r"only for some of the sizes(.|\n)*0\.6"):
+            aotpack.compile(Share(), given, **how)
+        return
+    model = aotpack.compile(Share(), given, **how)
+    for rows in (low, most):
+        x = torch.randn(rows, 6)
+        assert all(map(torch.equal, model(x), Share()(x)))
