@@ -383,3 +383,14 @@ def test_sums_of_many_products_are_as_exact_as_those_of_few(dtype: torch.dtype) 
         found, turned = compiled(x, y)
         assert (found - exact).abs().max() <= 4 * unit * exact.max()
         assert (turned - exact.T - 1).abs().max() <= 5 * unit * exact.max()
+
+
+@pytest.mark.parametrize("length", [60_000, 131_071])
+def test_equal_numbers_of_a_long_row_have_no_variance(length: int) -> None:
+    """Parts have one mean, so their average is it; of other rows the law holds."""
+    rows = Model(lambda m, x: (x.var(-1), F.layer_norm(x, x.shape[-1:]), torch.var_mean(x, -1)[1]))
+    compiled = compile_all(rows, (torch.full((2, length), 0.1),), targets=(CPU,))
+    for x in torch.full((2, length), 0.1), torch.randn(2, length) + 3:
+        agree(compiled, (x,))
+    variance, normed, mean = compiled.models["cpu"](torch.full((2, length), 0.1))
+    assert not variance.any() and not normed.any() and bool((mean == 0.1).all())

@@ -43,34 +43,45 @@ def _same_kind(
 def _welford(
     whole: Reduction, first: Reduction, rest: Rest, buffers: dict[str, Buffer]
 ) -> list[Operation]:
-    """Means average by length; their variance adds to the squares (Chan et al.)."""
+    """Means average by length; their variance adds to the squares (Chan et al.).
+
+    Means are averaged in float64: next to a large mean, a few units of float32 are a variance.
+    """
     names = _declare(whole.targets, first, buffers)
     means, squares = (_piece(name, first, buffers) for name in names)
-    dtype = means.dtype
-    mean = Load(whole.targets[0], tuple(map(Int.of, whole.axes)), dtype)
+    dtype, wide, target = means.dtype, DType.FLOAT64, whole.targets[0]
+    index = tuple(map(Int.of, whole.axes))
+    mean, average = Load(target, index, dtype), free_name(f"{target}_average", buffers)
+    buffers[average] = Buffer(average, wide, tuple(axis.extent for axis in whole.axes))
 
     def apply(op: str, *args: Value) -> Value:
-        return Apply(op, args, dtype)
+        return Apply(op, args, args[0].dtype)
+
+    def cast(value: Value, to: DType) -> Value:
+        return fold(Apply("cast", (value,), to))
 
     def square_from_mean(value: Value) -> Value:
         distance = apply("sub", value, mean)
         return apply("mul", distance, distance)
 
-    number = as_float(first.inner[0].extent, dtype)
-    everything = as_float(maximum(points(whole.inner), 1), dtype)
-    share = apply("mul", means, apply("div", number, everything))
-    spread = apply("add", squares, apply("mul", square_from_mean(means), number))
+    number = first.inner[0].extent
+    everything = as_float(maximum(points(whole.inner), 1), wide)
+    share = apply("mul", cast(means, wide), apply("div", as_float(number, wide), everything))
+    spread = apply("mul", square_from_mean(means), as_float(number, dtype))
+    spread = apply("add", squares, spread)
     if rest.lanes:
-        own_share = apply("div", rest.element, everything)
+        own_share = apply("div", cast(rest.element, wide), everything)
         share = rest.merged("sum", share, own_share)
         spread = rest.merged("sum", spread, square_from_mean(rest.element))
-    sums = zip(whole.targets, (share, spread), strict=True)
+
+    def total(name: str, value: Value) -> Reduction:
+        return replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
+
     return [
         replace(first, targets=names),
-        *(
-            replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
-            for name, value in sums
-        ),
+        total(average, share),
+        Pointwise(target, whole.axes, cast(Load(average, index, wide), dtype), index, whole.origin),
+        total(whole.targets[1], spread),
     ]
 
 
