@@ -49,39 +49,34 @@ def _welford(
     """
     names = _declare(whole.targets, first, buffers)
     means, squares = (_piece(name, first, buffers) for name in names)
-    dtype, wide, target = means.dtype, DType.FLOAT64, whole.targets[0]
-    index = tuple(map(Int.of, whole.axes))
-    mean, average = Load(target, index, dtype), free_name(f"{target}_average", buffers)
+    dtype, wide, (target, spread_target) = means.dtype, DType.FLOAT64, whole.targets
+    index, average = tuple(map(Int.of, whole.axes)), free_name(f"{target}_average", buffers)
     buffers[average] = Buffer(average, wide, tuple(axis.extent for axis in whole.axes))
 
     def apply(op: str, *args: Value) -> Value:
         return Apply(op, args, args[0].dtype)
 
-    def cast(value: Value, to: DType) -> Value:
-        return fold(Apply("cast", (value,), to))
-
     def square_from_mean(value: Value) -> Value:
-        distance = apply("sub", value, mean)
+        distance = apply("sub", value, Load(target, index, dtype))
         return apply("mul", distance, distance)
-
-    number = first.inner[0].extent
-    everything = as_float(maximum(points(whole.inner), 1), wide)
-    share = apply("mul", cast(means, wide), apply("div", as_float(number, wide), everything))
-    spread = apply("mul", square_from_mean(means), as_float(number, dtype))
-    spread = apply("add", squares, spread)
-    if rest.lanes:
-        own_share = apply("div", cast(rest.element, wide), everything)
-        share = rest.merged("sum", share, own_share)
-        spread = rest.merged("sum", spread, square_from_mean(rest.element))
 
     def total(name: str, value: Value) -> Reduction:
         return replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
 
+    number, everything = first.inner[0].extent, as_float(maximum(points(whole.inner), 1), wide)
+    share = apply("mul", _cast(means, wide), apply("div", as_float(number, wide), everything))
+    spread = apply("mul", square_from_mean(means), as_float(number, dtype))
+    spread = apply("add", squares, spread)
+    if rest.lanes:
+        own_share = apply("div", _cast(rest.element, wide), everything)
+        share = rest.merged("sum", share, own_share)
+        spread = rest.merged("sum", spread, square_from_mean(rest.element))
+    mean = _cast(Load(average, index, wide), dtype)
     return [
         replace(first, targets=names),
         total(average, share),
-        Pointwise(target, whole.axes, cast(Load(average, index, wide), dtype), index, whole.origin),
-        total(whole.targets[1], spread),
+        Pointwise(target, whole.axes, mean, index, whole.origin),
+        total(spread_target, spread),
     ]
 
 
@@ -184,9 +179,13 @@ def _within_row(whole: Reduction, position: Int, length: Int) -> Value:
     return Guarded(less(position, length), element, nothing, element.dtype)
 
 
+def _cast(value: Value, dtype: DType) -> Value:
+    return fold(Apply("cast", (value,), dtype))
+
+
 def as_float(number: Int, dtype: DType) -> Value:
     """A number of elements as a float."""
-    return fold(Apply("cast", (integer_value(number),), dtype))
+    return _cast(integer_value(number), dtype)
 
 
 def _declare(
