@@ -1,200 +1,126 @@
-"""Kernels of each template under NVIDIA's compute-sanitizer, and their results by the law.
+"""Run a program with every C kernel under the address and undefined-behaviour sanitizers.
 
-    python -m tools.sanitize --build-only --packages DIR [CASE ...]          no GPU is needed
-    python -m tools.sanitize --packages DIR [CASE ...] [--checks memcheck,racecheck]
+    python -m tools.sanitize [MODULE ARGUMENTS...]
 
-Each case is small, with sizes that are no multiples of tiles. One process runs all cases under one
-check, so that the start is paid once; a report names the kernel. Packages that are not in DIR are
-built first. The exit status is the number of checks that found something.
+MODULE is a Python module that compiles kernels for target cpu and calls them; without it, all tests
+of kernels in C run. The first finding ends the program with the sanitizer's report. Weights,
+intermediates and staged arguments get heap blocks of exactly their bytes, like inputs and outputs,
+so that an access beyond the end is found; fresh blocks are filled, so that unwritten elements are
+not zero.
 """
 
-import argparse
+import ctypes
 import os
+import runpy
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import gettempdir
+from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+from aotpack.precompile import host
+from aotpack.runtime import prepare
+from aotpack.runtime.devices.cpu import CpuDevice
+from aotpack.runtime.memory import weights
+from aotpack.runtime.plan import Buffer
 
-from aotpack.pipeline import Source
-from aotpack.runtime import load
-from tools.case_packages import built, graded
-
-CHECKS = "memcheck,racecheck,synccheck,initcheck"
-FOUND = 9  # the exit status of compute-sanitizer where a check found something
-BF16 = torch.bfloat16
-
-
-class Call(nn.Module):
-    """A function of tensors as a module."""
-
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: torch.Tensor) -> torch.Tensor:
-        return self.function(*args)
-
-
-class Gated(nn.Module):
-    """Two products of one factor, and one of their product, behind a norm."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(width, eps=1e-5)
-        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.norm(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+ROOT = Path(__file__).parents[1]
+TESTS = (
+    "tests/render/c",
+    "tests/e2e/test_grouped_mm.py",
+    "tests/e2e/test_oracles.py",
+    "tests/e2e/test_regressions.py",
+    "tests/e2e/test_fuzz.py",
+)
+FLAGS = (
+    "-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
+    # Integers of the model wrap by casts alone, so any other overflow is a mistake.
+    " -fno-wrapv -O1 -g"
+).split()
+_ALIGNMENT = 64
+_PROGRAM = "import sys; from tools import sanitize; sanitize.main(sys.argv[1:])"
 
 
-class First(nn.Module):
-    """The outputs of a recurrent layer, without its last states."""
-
-    def __init__(self, layer: nn.RNNBase) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        outputs: torch.Tensor = self.layer(x)[0]
-        return outputs
-
-
-Made = tuple[nn.Module, tuple[torch.Tensor, ...]]
-
-
-def linear(rows: int, inner: int, columns: int) -> Callable[[], Made]:
-    return lambda: (
-        nn.Sequential(nn.Linear(inner, columns), nn.GELU()).to(BF16),
-        (torch.randn(rows, inner, dtype=BF16),),
+def run(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a module with the sanitizers' runtime loaded first: exit status, standard error."""
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True, check=False
     )
+    return done.returncode, done.stderr
 
 
-def gated(rows: int, width: int, inner: int) -> Callable[[], Made]:
-    return lambda: (Gated(width, inner).to(BF16), (torch.randn(rows, width, dtype=BF16),))
+def environment() -> dict[str, str]:
+    """The environment of this process, with the sanitizers."""
+    command = [*host.find_compiler(None).command, "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        **os.environ,
+        "LD_PRELOAD": library,
+        "ASAN_OPTIONS": "detect_leaks=0:max_malloc_fill_size=1000000000:malloc_fill_byte=190",
+        "AOTPACK_CACHE": "off",
+    }
 
 
-def attention(
-    batch: int, heads: int, shared: int, queries: int, keys: int, depth: int, *, causal: bool
-) -> Callable[[], Made]:
-    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
-
-    shapes = ((heads, queries), (shared, keys), (shared, keys))
-    return lambda: (
-        Call(attend),
-        tuple(torch.randn(batch, *one, depth, dtype=BF16) for one in shapes),
-    )
+def main(arguments: Sequence[str]) -> None:
+    """Run the module, inside the process of the sanitizers."""
+    del os.environ["LD_PRELOAD"]  # the C compiler needs no sanitizer
+    install()
+    module, *rest = arguments or ("pytest", "-x", "-v", *TESTS)
+    if module == "pytest":  # it would keep the report of a process that ends for itself
+        rest = ["--capture=sys", "-p", "no:cacheprovider", *rest]
+    sys.argv = [module, *rest]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def layer(module: Callable[[], nn.Module], *shape: int) -> Callable[[], Made]:
-    return lambda: (module().to(BF16), (torch.randn(shape, dtype=BF16),))
+def install() -> None:
+    """Compile with the sanitizers, and give separate memory to all buffers of kernels."""
+    kept = [flag for flag in host._FLAGS if flag != "-Wl,-s"]
+    host._FLAGS = [*kept, *FLAGS]
+    host._LIBRARIES = frozenset({*host._LIBRARIES, "libasan.so.8", "libubsan.so.1"})
+    prepare.pack = _apart
+    CpuDevice.alloc = _alloc
+    CpuDevice.free = _free
+    weights.Weights._place = _place
 
 
-def function(of: Callable[..., torch.Tensor], *shape: int) -> Callable[[], Made]:
-    return lambda: (Call(of), (torch.randn(shape),))
+def _heap_block(size: int) -> int:
+    """The address of a block of the sanitizer's heap."""
+    address = ctypes.c_void_p()
+    if ctypes.CDLL(None).posix_memalign(ctypes.byref(address), _ALIGNMENT, ctypes.c_size_t(size)):
+        raise MemoryError(size)
+    assert address.value is not None
+    return address.value
 
 
-CASES: dict[str, Callable[[], Made]] = {
-    "product": linear(333, 520, 264),
-    "product of groups": linear(4096, 1024, 2048),
-    "product of many rows": linear(2048, 768, 3072),
-    "split sum": linear(64, 8192, 264),
-    "one row": gated(1, 2048, 2048),
-    "few rows": gated(5, 1032, 520),
-    "decode": attention(2, 32, 8, 1, 1531, 64, causal=False),
-    "decode of many keys": attention(1, 16, 16, 1, 9001, 128, causal=False),
-    "prefill": attention(1, 8, 2, 517, 517, 64, causal=True),
-    "prefill of long heads": attention(1, 4, 4, 300, 421, 128, causal=False),
-    "lstm": layer(lambda: First(nn.LSTM(40, 200)), 7, 9, 40),
-    "gru": layer(lambda: First(nn.GRU(24, 128, bidirectional=True)), 5, 33, 24),
-    "convolution": layer(lambda: nn.Conv2d(24, 40, 3, padding=1), 2, 24, 17, 19),
-    "pointwise convolution": layer(lambda: nn.Conv2d(64, 136, 1), 2, 64, 17, 19),
-    "depthwise convolution": layer(
-        lambda: nn.Conv2d(48, 48, 7, padding=3, groups=48), 2, 48, 19, 21
-    ),
-    "transposed convolution": layer(lambda: nn.ConvTranspose2d(16, 24, 4, 2, 1), 1, 16, 9, 11),
-    "long rows": function(lambda x: x.softmax(-1), 40, 24_577),
-    "few long rows": function(lambda x: F.layer_norm(x, x.shape[-1:]), 3, 131_075),
-    "scan": function(lambda x: x.cumsum(-1), 3, 70_001),
-    "sort": function(lambda x: x.sort(-1).values, 5, 3001),
-    "columns": function(lambda x: x.sum(0) + x.amax(0), 4099, 33),
-    "transposed": function(lambda x: x.t().contiguous() * 2, 1027, 515),
-}
+def _alloc(device: CpuDevice, size: int) -> int:
+    return _heap_block(size)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A case as a package."""
-
-    name: str
-    target: str
-    folder: Path
-
-    @property
-    def package(self) -> Path:
-        return self.folder / self.name.replace(" ", "_")
-
-    def made(self) -> Made:
-        torch.manual_seed(0)
-        module, args = CASES[self.name]()
-        return module.eval(), args
-
-    def source(self) -> Source:
-        module, args = self.made()
-        return Source(module, args, None, None, "case")
+def _free(device: CpuDevice, address: int) -> None:
+    ctypes.CDLL(None).free(ctypes.c_void_p(address))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("cases", nargs="*", default=[*CASES], metavar="CASE")
-    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "aotpack-sanitize"))
-    parser.add_argument("--build-only", action="store_true", help="build all anew, run none")
-    parser.add_argument("--target", default="sm_90", help="of the packages")
-    parser.add_argument("--checks", default=CHECKS)
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--run", action="store_true", help="run the cases in this process")
-    given = parser.parse_args()
-    jobs = [Job(name, given.target, given.packages) for name in given.cases]
-    if given.run:
-        return sum(not _is_right(job) for job in jobs)
-    jobs = built(jobs, given.jobs, anew=given.build_only)
-    checks = () if given.build_only else given.checks.split(",")
-    return sum(_finds(check, [*sys.argv[1:], "--run"]) for check in checks)
+def _apart(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], int]:
+    """A separate block for each intermediate, for good: offsets from an arena without memory."""
+    return tuple(_heap_block(buffer.size) for buffer in buffers), 0
 
 
-def _is_right(job: Job) -> bool:
-    """Run a case a few times, at last as a graph; its results obey the law."""
-    module, args = job.made()
-    weights = {name: one.cuda() for name, one in module.state_dict().items()}
-    wide = module.double()(*(one.double() for one in args))
-    eager = job.made()[0](*args)
-    given = tuple(one.cuda() for one in args)
-    with load(job.package, weights=weights or None) as model:
-        found = [model(*given).cpu() for _ in range(3)]
-    complaints = [graded(one, eager, wide)[1] for one in found]
-    print(f"{job.name}: {next((one for one in complaints if one), 'right')}", flush=True)
-    return not any(complaints)
-
-
-def _finds(check: str, arguments: list[str]) -> bool:
-    """True if a check of compute-sanitizer reports something, or a result is wrong."""
-    command = ("compute-sanitizer", "--tool", check, "--error-exitcode", str(FOUND))
-    program = (sys.executable, "-m", "tools.sanitize", *arguments)
-    done = subprocess.run([*command, *program], capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    print(f"== {check}: {'clean' if done.returncode == 0 else f'status {done.returncode}'}")
-    told = lines if done.returncode else lines[-1:]
-    print("\n".join(told[:60]), done.stderr[-2000:] if done.returncode else "", flush=True)
-    return done.returncode != 0
+def _place(own: Any, group: Sequence[Any], sources: Mapping[str, Any]) -> None:
+    """A block for each contiguous group of weights."""
+    if not any(weight.name in sources for weight in group):
+        return
+    sizes = [weights._bytes(weight.dtype, weight.shape) for weight in group]
+    address = _heap_block(sum(sizes))
+    for weight, size in zip(group, sizes, strict=True):
+        source = sources.get(weight.name) or own._mapped.get(weight.name)
+        if source is not None:
+            ctypes.memmove(address, source.address, size)
+        own._mapped[weight.name] = weights._Source(address, own._device.place, None)
+        address += size
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status, words = run(sys.argv[1:])
+    print(words, end="", file=sys.stderr)
+    raise SystemExit(status)

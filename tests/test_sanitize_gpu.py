@@ -1,11 +1,11 @@
-"""``tools/sanitize.py``: what a check finds is told and counted; another program stands for it."""
+"""``tools/sanitize_gpu.py``: what a check finds is told and counted; another program stands for it."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from tools import sanitize
+from tools import sanitize_gpu
 
 CHECK = """#!/bin/sh
 echo "$2: {words}"
@@ -30,16 +30,16 @@ def test_what_a_check_finds_is_counted(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (tmp_path / "product").mkdir()
-    arguments = ["sanitize", "product", "--checks", "memcheck", "--packages", str(tmp_path)]
+    arguments = ["sanitize_gpu", "product", "--checks", "memcheck", "--packages", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
-    assert sanitize.main() == (status != 0)
+    assert sanitize_gpu.main() == (status != 0)
     output = capsys.readouterr().out
     assert told in output and f"memcheck: {words}" in output
 
 
 @pytest.mark.parametrize("name", ["one row", "decode", "lstm", "convolution", "scan"])
 def test_cases_are_the_same_each_time(name: str) -> None:
-    job = sanitize.Job(name, "sm_90", Path())
+    job = sanitize_gpu.Job(name, "sm_90", Path())
     (module, args), (again, more) = job.made(), job.made()
     first, second = module(*args), again(*more)
     assert first.equal(second) and first.isfinite().all()
