@@ -1,4 +1,4 @@
-"""``tools/sanitize_gpu.py``: what a check finds is told and counted; another program stands for it."""
+"""``tools/sanitize_gpu.py`` counts what a check finds; another program stands for the checker."""
 
 import sys
 from pathlib import Path
