@@ -24,21 +24,10 @@ from torch.nn import functional as F
 from aotpack.pipeline import Source
 from aotpack.runtime import load
 from tools.case_packages import built, graded
+from tools.codegen_corpus import BF16, Function
 
 CHECKS = "memcheck,racecheck,synccheck,initcheck"
 FOUND = 9  # the exit status of compute-sanitizer where a check found something
-BF16 = torch.bfloat16
-
-
-class Call(nn.Module):
-    """A function of tensors as a module."""
-
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: torch.Tensor) -> torch.Tensor:
-        return self.function(*args)
 
 
 class Gated(nn.Module):
@@ -89,7 +78,7 @@ def attention(
 
     shapes = ((heads, queries), (shared, keys), (shared, keys))
     return lambda: (
-        Call(attend),
+        Function(attend),
         tuple(torch.randn(batch, *one, depth, dtype=BF16) for one in shapes),
     )
 
@@ -99,7 +88,7 @@ def layer(module: Callable[[], nn.Module], *shape: int) -> Callable[[], Made]:
 
 
 def function(of: Callable[..., torch.Tensor], *shape: int) -> Callable[[], Made]:
-    return lambda: (Call(of), (torch.randn(shape),))
+    return lambda: (Function(of), (torch.randn(shape),))
 
 
 CASES: dict[str, Callable[[], Made]] = {

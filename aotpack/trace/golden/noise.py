@@ -106,11 +106,15 @@ class Noisy(Reference):
         other = self._with_operands(n, {node: self.moved(kept[node], unit) for node in moved})
 
         def chosen(sums: Any, moved: Any) -> Any:
-            return torch.where(self._is_exact(n, sums), sums, moved) if _is_float(sums) else sums
+            return (
+                torch.where(self._is_exact(n, kept, sums), sums, moved) if _is_float(sums) else sums
+            )
 
         return pytree.tree_map(chosen, result, other)
 
-    def _is_exact(self, n: fx.Node, sums: torch.Tensor) -> torch.Tensor:
+    def _is_exact(
+        self, n: fx.Node, operands: dict[fx.Node, torch.Tensor], sums: torch.Tensor
+    ) -> torch.Tensor:
         """Where float32 holds a sum, and each partial sum in whatever order.
 
         All terms are multiples of the product of their operands' units; float32 holds those up to
@@ -120,11 +124,10 @@ class Noisy(Reference):
         name = _rounding_name(n)
         if name not in _LINEAR or not bool(held.any()):
             return held
-        values = {one: self.env[one] for one in n.all_input_nodes if _is_float(self.env[one])}
-        unit = math.prod(min(_unit_of(value), 1.0) for value in values.values())
+        unit = math.prod(min(_unit_of(value), 1.0) for value in operands.values())
         if name in _AVERAGING:
-            unit /= max(value.numel() for value in values.values())
-        largest = self._with_operands(n, {one: value.abs() for one, value in values.items()})
+            unit /= max(value.numel() for value in operands.values())
+        largest = self._with_operands(n, {one: value.abs() for one, value in operands.items()})
         return torch.logical_and(held, largest <= 2**24 * unit)
 
     def _with_operands(self, n: fx.Node, operands: dict[fx.Node, torch.Tensor]) -> Any:

@@ -65,8 +65,8 @@ def with_scaling(calls: Calls, copies: HostCopies) -> None:
     layers = [one for root in roots for one in root.modules() if _has_factors(one)]
     if not layers:
         return
-    weights = {str(id(one)): one for root in roots for one in root.parameters()}
-    has_values = not copies.without_values(weights)
+    weights = [one for root in roots for one in root.parameters()]
+    has_values = not copies.without_values({str(n): one for n, one in enumerate(weights)})
     before = seen_calls(calls, has_values=has_values)
     factors = [(layer, layer.__dict__["scaling"]) for layer in dict.fromkeys(layers)]
     made = [Scaling(numbers, _dtype(layer)) for layer, numbers in factors]
