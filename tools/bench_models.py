@@ -95,7 +95,7 @@ def _built(options: argparse.Namespace, name: str) -> str:
 class Worker:
     """The process of a case, and the lines it answers."""
 
-    def __init__(self, name: str, gpu: int, options: argparse.Namespace) -> None:
+    def __init__(self, name: str, gpu: str, options: argparse.Namespace) -> None:
         self.name = name
         words = [name, "--worker", "--modes", options.modes, "--packages", str(options.packages)]
         words += ["--compilers", str(options.compilers)]
@@ -103,7 +103,7 @@ class Worker:
         words += ["--prepare-only"] if options.prepare_only else []
         command = [sys.executable, "-m", "tools.bench_models", *words]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)}
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu}
         self.process = subprocess.Popen(command, text=True, env=environment, **pipes)
         self.answers: queue.Queue[Found] = queue.Queue()
         assert self.process.stdout is not None
@@ -131,12 +131,19 @@ class Worker:
         self.process.wait()
 
 
+def visible_gpus() -> list[str]:
+    """The GPUs of this process, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    return named.split(",")[:count]
+
+
 def run(names: Sequence[str], options: argparse.Namespace) -> dict[str, Found]:
     """All cases, ``options.jobs`` at a time: prepared together, measured one by one."""
-    start, results = time.perf_counter(), dict[str, Found]()
+    start, results, gpus = time.perf_counter(), dict[str, Found](), visible_gpus()
     for first in range(0, len(names), options.jobs):
         some = enumerate(names[first : first + options.jobs])
-        workers = [Worker(name, n % torch.cuda.device_count(), options) for n, name in some]
+        workers = [Worker(name, gpus[n % len(gpus)], options) for n, name in some]
         ready = {}
         for worker in workers:
             left = options.limit - (time.perf_counter() - start)
