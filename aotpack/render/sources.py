@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from aotpack.early_start import MOST_PROGRAMS
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.kernels.tiles import MAX_ARCH, Variant, cluster_size
+from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant, cluster_size
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.language import Language, RenderedKernel
@@ -219,7 +219,10 @@ def is_small(programs: Int) -> bool:
 
 
 def _launch(kernel: RenderedKernel) -> str:
-    return f"{kernel.tile.num_warps} {kernel.tile.num_stages}"
+    """What a kernel is besides its text: another text for the matrix unit is another kernel."""
+    tile = kernel.tile
+    has_unit = isinstance(tile, MatmulTile) and tile.in_matrix_unit
+    return f"{tile.num_warps} {tile.num_stages}" + " matrix unit" * has_unit
 
 
 def _types(parameters: tuple[KernelArg, ...]) -> str:

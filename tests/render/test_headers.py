@@ -81,6 +81,11 @@ KERNELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], bool]] = {
         (torch.zeros(1, 512, dtype=torch.bfloat16),),
         False,
     ),
+    "kernel_one_row_gluon.py.jinja": (
+        coded(Projection(2048, 64).bfloat16(), torch.zeros(1, 2048, dtype=torch.bfloat16)),
+        (torch.zeros(1, 2048, dtype=torch.bfloat16),),
+        False,
+    ),
     "kernel_attention.py.jinja": (Attended(), HEADS, False),
     "kernel_attention_gluon.py.jinja": (Attended(), WIDE_HEADS, False),
     "kernel_horizontal.py.jinja": (Rows(), (torch.zeros(4, 9), torch.zeros(5, 7)), False),

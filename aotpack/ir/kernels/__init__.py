@@ -3,7 +3,8 @@
 In reading order: ``tiles`` (block sizes and variants), ``kernel`` (kernels and schedules),
 ``access`` (loads and stores as offsets), ``blocks`` (accesses that are rectangles), ``rows``
 (strides with gaps), ``traffic`` (bytes and arithmetic), ``source`` (texts). Some forms need more:
-``runs`` (scales of groups), ``row_reads`` (row pipelines), ``cluster_mailbox`` (cluster
-reductions), ``last_block``, ``partial_sums`` (memory of shared sums), ``turns`` (loops in a
-launch), and attention ``grouped_heads``, ``key_splits``, ``key_range`` and ``head_blocks``.
+``runs`` (scales of groups), ``one_row`` (codes in the matrix unit), ``row_reads`` (row pipelines),
+``cluster_mailbox`` (cluster reductions), ``last_block``, ``partial_sums`` (memory of shared sums),
+``turns`` (loops in a launch), and attention ``grouped_heads``, ``key_splits``, ``key_range`` and
+``head_blocks``.
 """

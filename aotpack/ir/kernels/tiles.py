@@ -88,7 +88,8 @@ class MatmulTile:
     are requested before the wait for the launch before. Products of ``run`` neighbours along k are
     added first, which a factor of the sum may scale. With ``swapped`` factors the right one
     gives the rows of a matrix unit: these are many, and the left one may have few. One that
-    ``decodes`` has instructions for 8-bit floats.
+    ``decodes`` has instructions for 8-bit floats. With ``in_matrix_unit`` compiled code multiplies
+    one row and codes there (``one_row.py``).
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
@@ -111,6 +112,7 @@ class MatmulTile:
     groups: int = 1
     decodes: bool = False
     run: int = 1
+    in_matrix_unit: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Shared by templates: pointwise members over the result tile, stores, and batch numbers."""
 
+from collections.abc import Container
+
 from aotpack.ir.kernels.access import written_index
 from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.operations import Pointwise
@@ -21,12 +23,15 @@ def render_epilogue(
 
 
 def loaded_early(
-    kernel: Kernel, builder: KernelBuilder, rows: Axis | None = None
+    kernel: Kernel,
+    builder: KernelBuilder,
+    rows: Axis | None = None,
+    among: Container[str] | None = None,
 ) -> tuple[str, ...]:
     """The lines that load what the epilogue adds, such as a bias: it comes while sums are made.
 
     They are the first lines of the epilogue, which follows. What differs between ``rows`` is left
-    to it.
+    to it, and so are buffers that are not ``among`` some.
     """
     made = {name for member in kernel.members for name in targets(member.operation)}
     for member in kernel.members:
@@ -37,6 +42,8 @@ def loaded_early(
             for load in (one for one in inner if isinstance(one, Load)):
                 leaves = {leaf for index in load.index for leaf in index.leaves()}
                 if load.buffer in made or rows in leaves:
+                    continue
+                if among is not None and load.buffer not in among:
                     continue
                 if not indirect_values(load.index):
                     builder.emitter.value(load)

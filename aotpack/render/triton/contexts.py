@@ -288,6 +288,30 @@ class DiagonalContext:
 
 
 @dataclass(frozen=True, slots=True)
+class OneRowContext:
+    """One row in the matrix unit: its shape (``ir/kernels/one_row.py``), and lines up to the sums.
+
+    Eight columns are a block; it has 16 of the ``rows`` of the unit's left factor.
+    """
+
+    warps: int
+    blocks: int
+    chunk: int
+    steps: int
+    in_thread: int  # elements of the row
+    is_digits: bool
+    has_scales: bool
+    accumulator: str
+    lines: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Two for each column."""
+        return 16 * self.blocks
+
+
+@dataclass(frozen=True, slots=True)
 class FewRowsContext:
     """Products of few rows: ``lines`` make their sums of a tile, one for each run of lanes of k."""
 
@@ -307,10 +331,12 @@ class FewRowsContext:
     accumulator: str
     sums: tuple[str, ...]
     row_sums: tuple[str, ...]
+    constants: tuple[str, ...]
     early: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
     diagonal: DiagonalContext | None = None
+    one_row: OneRowContext | None = None
 
     @property
     def lanes(self) -> int:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.access import axes_in, gains_of, points, shared_length
 from aotpack.ir.kernels.kernel import Kernel, Member, Schedule
+from aotpack.ir.kernels.one_row import DECODED, code_of
 from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MatmulTile
 from aotpack.ir.operations import Matmul, Reduction
@@ -29,7 +30,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import is_code
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Apply, Const, Load, Value, walk
+from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import loaded_early, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -40,7 +41,6 @@ from aotpack.render.triton.contexts import FewRowsContext
 from aotpack.render.triton.types import TRITON_TYPES
 
 WAIT = "gdc_wait()"
-DECODED = "of_float8_e4m3fn_code"
 
 
 class Step(NamedTuple):
@@ -87,9 +87,9 @@ def few_rows_context(
         builder.results[product.target] = right.acc
     for statistic, row_sum in zip(kernel.reductions, steps.row_sums, strict=True):
         builder.results[statistic.targets[0]] = row_sum.acc
-    early = loaded_early(kernel, builder)
-    lines = tuple(steps.lines(early))
-    epilogue = render_epilogue(kernel, builder, template_op.axes)[len(early) :]
+    constants, early = _early(kernel, tile, builder)
+    lines = tuple(steps.lines(constants, early))
+    epilogue = render_epilogue(kernel, builder, template_op.axes)
     builder.arguments.use_sizes(points((*template_op.axes, template_op.k)))
     masks = builder.emitter.frame.masks
     return FewRowsContext(
@@ -109,10 +109,20 @@ def few_rows_context(
         accumulator=TRITON_TYPES[template_op.operand.accumulator],
         sums=tuple(right.acc for right in steps.rights),
         row_sums=tuple(row_sum.acc for row_sum in steps.row_sums),
+        constants=constants,
         early=early,
         lines=lines,
-        epilogue=epilogue,
+        epilogue=epilogue[len(constants) + len(early) :],
     )
+
+
+def _early(
+    kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The loads of what the epilogue adds: those that need not wait, and the others."""
+    weights = builder.schedule.program.weights if tile.weights_first else ()
+    constants = loaded_early(kernel, builder, among=weights)
+    return constants, loaded_early(kernel, builder)[len(constants) :]
 
 
 class Steps:
@@ -175,17 +185,19 @@ class Steps:
         (value,) = member.operation.args
         return RowSum(f"row_sum{number}", Rewriter(dict(member.binding))(value))
 
-    def lines(self, early: Sequence[str]) -> list[str]:
-        """Loads and sums of the whole product; the ``early`` ones come first after the wait."""
+    def lines(self, constants: Sequence[str], early: Sequence[str]) -> list[str]:
+        """Loads and sums of the whole product.
+
+        Loads of ``constants`` come with those of weights, ``early`` ones first after the wait.
+        """
         length = self._group * self._tile.k
         end = self._groups * length
         body = Region(frozenset((self._op.m, self._op.n)))
         if not self._tile.weights_first:
             body.append(WAIT)
         first = self._loaded(body, "first", "0")
-        if self._tile.weights_first:
-            body.append(WAIT)
-        for line in early:
+        wait = (WAIT,) if self._tile.weights_first else ()
+        for line in (*constants, *wait, *early):
             body.append(line)
         if self._groups == 1:
             self._add(body, first)
@@ -332,16 +344,3 @@ def _run_axis(k: Axis) -> Axis:
 def of_run_axis(value: Value, k: Axis) -> Value:
     """A value whose axis is that of the runs of a step."""
     return Rewriter({k: Int.of(_run_axis(k))})(value)
-
-
-def code_of(number: Apply) -> tuple[Value, str]:
-    """The code of 8 bits that a number is, or a byte and which of its two codes it is."""
-    value = number.args[0]
-    match value:
-        case Apply(
-            op="shift_right", args=(Apply(op="mul", args=(byte, Const(value=16))), Const(value=4))
-        ):
-            return byte, "low_code"
-        case Apply(op="shift_right", args=(byte, Const(value=4))):
-            return byte, "high_code"
-    return value, "int8"

@@ -37,7 +37,7 @@ from aotpack.render.triton.dialect import TRITON
 from aotpack.render.triton.loops.loops import LoopTile, loop_kernel
 from aotpack.render.triton.loops.turns import turns_builder
 from aotpack.render.triton.matmul import matmul_context, output_frame
-from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
+from aotpack.render.triton.products.one_row import few_rows_with_matrix_unit, one_row_text
 from aotpack.render.triton.products.roles import gluon_text
 
 Context: TypeAlias = LoopContext | MatmulContext | FewRowsContext | AttentionContext
@@ -63,7 +63,7 @@ def _kernel(
     match tile:
         case MatmulTile() if tile.at_once:
             builder = _builder(schedule, kernel, output_frame(kernel, tile))
-            context = few_rows_with_diagonals(schedule, kernel, tile, builder)
+            context = few_rows_with_matrix_unit(schedule, kernel, tile, builder)
             template, programs = "kernel_few_rows.py.jinja", _matmul_programs(kernel, tile)
         case MatmulTile():
             builder = _builder(schedule, kernel, output_frame(kernel, tile))
@@ -114,8 +114,8 @@ def _loop_of_turns(kernel: Kernel, tile: TurnsTile, divisibility: Divisibility) 
 def _gluon_text(context: Context, builder: KernelBuilder) -> GluonText:
     has_maps = bool(builder.maps or builder.gluon_maps)
     match context:
-        case FewRowsContext() if context.diagonal is not None:
-            return partial(diagonal_text, context)
+        case FewRowsContext() if context.one_row is not None or context.diagonal is not None:
+            return partial(one_row_text, context)
         case MatmulContext() if has_maps:
             return gluon_text(context)
         case AttentionContext() if has_maps:

@@ -129,7 +129,7 @@ def _variants(
 ) -> tuple[Variant, ...]:
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        few = few_rows_variants(kernel.products, program, strides, changed)
+        few = few_rows_variants(kernel.products, program, strides, changed, kernel.reads)
         full = [v for v in few if v.at_most is None]
         added = added_bytes(kernel, program, strides)
         many = matmul_variants(

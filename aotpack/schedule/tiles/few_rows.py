@@ -20,7 +20,7 @@ columns whose warps lie along k are as quick for short rows; between other launc
 a warp for each column is: 657 us for all products of Llama-1B, 676 with warps along k.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import ceil
 
@@ -34,6 +34,11 @@ from aotpack.ir.kernels.access import (
     gains_of,
     local_slope,
     shared_length,
+)
+from aotpack.ir.kernels.one_row import (
+    DECODED,
+    fits_matrix_unit,
+    row_shape,
 )
 from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
@@ -56,7 +61,10 @@ SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
 SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs,
 MANY_CODES = 8192  # where there are so many
 WARPS = 4
-DECODED = "of_float8_e4m3fn_code"
+LONG_CODES = 4096  # bytes along k of one column, from which on more warps share them
+UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
+HELD_BYTES = 512  # of codes in a thread's registers
+ENOUGH_PROGRAMS = 128  # one for each multiprocessor
 SPLITS = (8, 6, 4, 3, 2)
 ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
 FEWER_TILES = 32  # that are enough for a sum not longer than
@@ -65,11 +73,15 @@ LONG_SUM = 16384  # from which on tiles are shared up to all multiprocessors (25
 
 
 def few_rows_variants(
-    products: tuple[Matmul, ...], program: Program, strides: Strides, changed: frozenset[str]
+    products: tuple[Matmul, ...],
+    program: Program,
+    strides: Strides,
+    changed: frozenset[str],
+    reads: Iterable[str] = (),
 ) -> tuple[Variant, ...]:
     """Variants up to a number of rows; the last takes all sizes if there are never more.
 
-    No launch writes the weights that are not ``changed``.
+    No launch writes the weights that are not ``changed``. The kernel ``reads`` more than factors.
     """
     template_op = products[0]
     if not _is_plain(template_op):
@@ -77,7 +89,7 @@ def few_rows_variants(
     constant = set(program.weights) - changed
     early = [one for each in products for one in _loads(each)]
     early += [one for each in products for one in gains_of(each.lhs, program.weights)]
-    first = all(one.buffer in constant for one in early)
+    first = all(one.buffer in constant for one in early) and changed.isdisjoint(reads)
     along_k = _steps_by_one(template_op, template_op.k, strides)
     limit = MOST_ROWS.get(template_op.operand, 0) if along_k else 0
     low, high = bounds(template_op.m.extent)
@@ -89,7 +101,8 @@ def few_rows_variants(
                 limit = rows // 2
                 break
             at_most = None if high <= rows else rows
-            found += _by_decoding(tiles, products, at_most)
+            unit = _in_matrix_unit(tiles[0], products, program, strides) if rows == 1 else None
+            found += _by_decoding(tiles, products, at_most, unit)
         rows *= 2
     has_vectors = along_k or _steps_by_one(template_op, template_op.n, strides)
     if high > limit and low <= MOST_COLUMNS and has_vectors:
@@ -98,15 +111,45 @@ def few_rows_variants(
 
 
 def _by_decoding(
-    tiles: tuple[MatmulTile, ...], products: tuple[Matmul, ...], at_most: int | None
+    tiles: tuple[MatmulTile, ...],
+    products: tuple[Matmul, ...],
+    at_most: int | None,
+    unit: MatmulTile | None,
 ) -> Iterator[Variant]:
-    """Variants of the tiles, for architectures that decode 8-bit floats and for others."""
+    """Variants of the tiles, before Ada without 8-bit floats; on Hopper the ``unit``."""
     rows, first = products[0].m.extent, 1
     parts = walk(product.rhs for product in products)
     if any(isinstance(one, Apply) and one.op == DECODED for one in parts):
         yield Variant(tiles[0], first, ADA - 1, rows, at_most, others=tiles[1:])
         tiles, first = tuple(replace(tile, decodes=True) for tile in tiles), ADA
+        unit = unit and replace(unit, decodes=True)
+    if unit:
+        yield Variant(tiles[0], first, HOPPER - 1, rows, at_most, others=tiles[1:])
+        yield Variant(unit, HOPPER, BLACKWELL - 1, rows, at_most, others=tiles[:1])
+        first = BLACKWELL
     yield Variant(tiles[0], first, MAX_ARCH, rows, at_most, others=tiles[1:])
+
+
+def _in_matrix_unit(
+    tile: MatmulTile, products: tuple[Matmul, ...], program: Program, strides: Strides
+) -> MatmulTile | None:
+    """A tile of one row and codes that are factors of the matrix unit as they lie."""
+    dtypes = {name: one.dtype for name, one in program.buffers.items()}
+    if not tile.weights_first or not fits_matrix_unit(products, strides, dtypes, WARPS):
+        return None
+    shape, warps = row_shape(products, WARPS), WARPS
+    assert shape is not None
+    if shape.row >= LONG_CODES and fits_matrix_unit(products, strides, dtypes, 2 * WARPS):
+        warps = 2 * WARPS
+    held = shape.row * len(products)  # bytes of a column
+    fitting = [c for c in UNIT_COLUMNS[warps] if c * held <= warps * WARP * HELD_BYTES]
+    count = int(products[0].n.extent)
+    whole = [c for c in fitting if count % c == 0]
+    if not whole:
+        return None
+    enough = (c for c in whole if count // c >= ENOUGH_PROGRAMS)
+    columns = next(enough, whole[-1])
+    return replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
 
 
 def _loads(template_op: Matmul) -> list[Load]:

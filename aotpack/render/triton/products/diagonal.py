@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.one_row import DECODED, code_of
 from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import WARP, MatmulTile
 from aotpack.ir.operations import Matmul
@@ -26,14 +27,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_function, render_template
 from aotpack.render.triton.contexts import DiagonalContext, FewRowsContext
-from aotpack.render.triton.few_rows import (
-    DECODED,
-    Step,
-    Steps,
-    code_of,
-    few_rows_context,
-    of_run_axis,
-)
+from aotpack.render.triton.few_rows import Step, Steps, few_rows_context, of_run_axis
 
 _VECTOR, _PARTS, _WARPS = 16, 8, 4  # codes of a thread; parts of a step's lanes; of a program
 _RUN = WARP // _PARTS * _VECTOR  # neighbours that share a row
@@ -53,7 +47,7 @@ def few_rows_with_diagonals(
     if not all(_is_number(code, tile) and (scale is None) is (run == 1) for code, scale in codes):
         return context
     steps = _DiagonalSteps(builder, kernel, products[0], replace(tile, run=run))
-    lines = tuple(steps.lines(context.early))
+    lines = tuple(steps.lines(context.constants, context.early))
     diagonal = DiagonalContext(
         functions=tuple(
             render_function("device_diagonal.py.jinja", name) for name in sorted(steps.functions)

@@ -1,7 +1,7 @@
 """Gluon's words for one program at a time, on tensors of torch: what a text computes, not where."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +9,10 @@ import numpy as np
 import torch
 
 Tensor = torch.Tensor
+_DTYPES = "int8 uint8 int32 int64 float32 float16 bfloat16".split()
+_SKIPPED = (
+    "BlockedLayout NVMMADistributedLayout SliceLayout DotOperandLayout SwizzledSharedLayout barrier"
+).split()
 
 
 class Pointer:
@@ -24,15 +28,39 @@ class Pointer:
         return Pointer(self.elements, self.index.expand(shape))
 
 
+class Shared:
+    """Shared memory, or a part of it."""
+
+    def __init__(self, elements: Tensor) -> None:
+        self.elements = elements
+
+    def slice(self, start: int, length: int, dim: int) -> "Shared":
+        return Shared(self.elements.narrow(dim, start, length))
+
+    def load(self, layout: Any) -> Tensor:
+        return self.elements.clone()
+
+    def store(self, value: Tensor) -> None:
+        assert self.elements.shape == value.shape
+        self.elements.copy_(value)
+
+
+class _Array(Tensor):
+    """A tensor whose conversions may keep its bits."""
+
+    def to(self, dtype: torch.dtype, bitcast: bool = False) -> Tensor:  # type: ignore[override]
+        return self.view(dtype) if bitcast else super().to(dtype)
+
+
 def load(place: Pointer, mask: Any = True, other: int = 0) -> Tensor:
     index, mask = torch.broadcast_tensors(torch.as_tensor(place.index), torch.as_tensor(mask))
     found = place.elements[torch.where(mask, index, 0)]
-    return torch.where(mask, found, torch.zeros_like(found))
+    return torch.where(mask, found, torch.zeros_like(found)).as_subclass(_Array)
 
 
 def store(place: Pointer, value: Tensor, mask: Any = True) -> None:
     index, value, mask = torch.broadcast_tensors(place.index, value, torch.as_tensor(mask))
-    place.elements[index[mask]] = value[mask]
+    place.elements[index[mask]] = value[mask].to(place.elements.dtype)
 
 
 def _permuted(a: Any, b: Any, selector: int) -> Any:
@@ -46,9 +74,8 @@ def _difference(a: Any, b: Any) -> Any:
     return (halves[0] - halves[1]).view(torch.int16).numpy().view(np.uint32)
 
 
-def assembly(text: str, constraints: str, args: Any, **how: Any) -> Tensor:
+def _halves(text: str, codes: Tensor) -> Tensor:
     """The instructions that the texts have, on four neighbours of 8 bits; two words of halves."""
-    (codes,) = args
     words = codes.contiguous().numpy().reshape(-1).view(np.uint32)
     names: dict[str, Any] = {"$2": words}
     for name, rest in re.findall(r"^ +(mov|prmt|lop3|shr|sub)\S* (.*);$", text, re.MULTILINE):
@@ -71,22 +98,55 @@ def assembly(text: str, constraints: str, args: Any, **how: Any) -> Tensor:
     return torch.from_numpy(found.view(np.int16).copy()).view(torch.bfloat16).view(codes.shape)
 
 
+def _digits(x: Tensor) -> list[Tensor]:
+    """What the instructions on words do: carries included."""
+    whole = x.to(torch.int64) + 0x808080
+    low = [(whole >> 8 * place & 255) - 128 for place in range(3)]
+    return [one.to(torch.int8) for one in (*low, whole >> 24)]
+
+
+def _assembly(text: str, constraints: str, args: Sequence[Tensor], **how: Any) -> Any:
+    (x,) = args
+    if constraints.count("=") == 4:
+        assert text.count("prmt.b32") == 8 and text.count("0x00808080") == 4
+        return _digits(x)
+    if constraints.count("=") == 2:
+        return _halves(text, x)
+    assert "0xF0F0F0F0" in text
+    return (x << 4 if "shl.b32" in text else x) & -16
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return torch.clamp(a, max=b) if isinstance(a, Tensor) else min(a, b)
+
+
 def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
     """Run the programs of a kernel's text."""
     number = [0]
     skip: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     language = SimpleNamespace(
-        **{one: getattr(torch, one) for one in ("bfloat16", "float32", "where", "sum")},
-        **dict.fromkeys(
-            ("BlockedLayout", "NVMMADistributedLayout", "SliceLayout", "DotOperandLayout"), skip
-        ),
+        **{one: getattr(torch, one) for one in (*_DTYPES, "where", "sum", "abs", "exp", "rsqrt")},
+        **dict.fromkeys(_SKIPPED, skip),
+        float8e4nv=torch.float8_e4m3fn,
         constexpr=int,
-        arange=lambda start, end, layout: torch.arange(start, end),
+        arange=lambda start, end, layout: torch.arange(start, end, dtype=torch.int32).as_subclass(
+            _Array
+        ),
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
+        full=lambda shape, value, dtype, layout: torch.full(shape, value, dtype=dtype),
+        allocate_shared_memory=lambda dtype, shape, layout: Shared(
+            torch.zeros(shape, dtype=dtype).as_subclass(_Array)
+        ),
         convert_layout=lambda value, *_, **__: value,
-        inline_asm_elementwise=assembly,
+        inline_asm_elementwise=_assembly,
         program_id=lambda axis: number[0],
         broadcast_to=lambda value, shape: value.expand(shape),
+        broadcast=torch.broadcast_tensors,
+        expand_dims=torch.unsqueeze,
+        join=lambda a, b: torch.stack((a, b), -1),
+        max=torch.amax,
+        maximum=torch.maximum,
+        minimum=_smaller,
         load=load,
         store=store,
     )
@@ -98,7 +158,7 @@ def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
         "gluon": plain,
         "gdc_wait": skip,
         "gdc_launch_dependents": skip,
-        "mma_v2": lambda left, right, sums: sums + left.float() @ right.float(),
+        "mma_v2": lambda left, right, sums: sums + (left.double() @ right.double()).to(sums.dtype),
     }
     exec(re.sub(r"^(from|import) .*$", "", text, flags=re.MULTILINE), words)
     for number[0] in range(programs):

@@ -35,7 +35,7 @@ def kernel(kind: str, depth: int = 2048, rows: int = 1, dtype: torch.dtype = BF1
 
 
 @pytest.mark.parametrize(
-    ("kind", "depth", "steps"), [("int8", 2048, 4), ("fp8", 1000, 2), ("int4", 1408, 4)]
+    ("kind", "depth", "steps"), [("int8", 1000, 2), ("fp8", 1000, 2), ("int4", 1408, 4)]
 )
 def test_codes_of_one_row_are_multiplied_in_the_matrix_unit(kind, depth, steps) -> None:
     """Without an exchange between threads: the compiler refuses a conversion that is one."""
@@ -49,7 +49,7 @@ def test_codes_of_one_row_are_multiplied_in_the_matrix_unit(kind, depth, steps) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "depth"), [("int8", 2048), ("int8", 1000), ("int8:group=64", 1024), ("int4", 1408)]
+    ("kind", "depth"), [("int8", 3072), ("int8", 1000), ("int8:group=64", 1024), ("int4", 1408)]
 )
 def test_its_text_computes_the_product(kind, depth) -> None:
     source, model = kernel(kind, depth), coded(kind, depth)
@@ -69,7 +69,7 @@ def test_its_text_computes_the_product(kind, depth) -> None:
     [
         ("int8", 2048, 2, BF16),
         ("int8", 2048, 1, torch.float32),
-        ("int8", 2048, 1, torch.float16),
+        ("int8", 1000, 1, torch.float16),
         ("int8", 400, 1, BF16),
         ("int4:group=16", 2048, 1, BF16),
     ],
@@ -80,6 +80,6 @@ def test_others_are_not(kind, depth, rows, dtype) -> None:
 
 
 def test_older_gpus_take_the_plain_text() -> None:
-    source = replace(kernel("int8"), arches=((80, 90),))
+    source = replace(kernel("int8", 1000), arches=((80, 90),))
     assert Request.of(source, Target("cuda", 80)).gluon_text == ""
     assert Request.of(source, HOPPER).gluon_text != ""

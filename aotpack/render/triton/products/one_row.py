@@ -1,0 +1,270 @@
+"""Products of one row and codes in the matrix unit (Gluon): codes are factors as they lie.
+
+    sums[warp, 16 * block + 8 * half + n, j] += sum over k of w[n, k] * x[k, j];    y[n] = all of n
+
+Warps lie along k. The 16 bytes of a thread are words of two rows of the unit's left factor: even
+words are in the first, odd ones in the second. All codes of a program are requested before it waits
+for the launch before. Then it makes the right factor of the row, once, in shared memory:
+
+- For integers it has four digits of eight bits of each element, which are columns. So codes are
+  multiplied as they are, and their sums are exact. An element is an integer below 2**30 by a power
+  of two, the same for all: what that cuts off is less than what a sum of float32 does.
+- For 8-bit floats, which become float16, its elements are float16 by such a power.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from aotpack.ir.kernels.access import gains_of
+from aotpack.ir.kernels.kernel import Kernel, Schedule
+from aotpack.ir.kernels.one_row import (
+    BLOCK,
+    FLOAT8,
+    STEP,
+    codes_of,
+    numbers_of,
+    row_shape,
+)
+from aotpack.ir.kernels.runs import split_run_scale
+from aotpack.ir.kernels.tiles import WARP, MatmulTile
+from aotpack.ir.operations import Matmul, Reduction
+from aotpack.ir.rewrite import Rewriter
+from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.values import Load, Value
+from aotpack.render.emit.emitter import Emitter
+from aotpack.render.emit.frame import Frame
+from aotpack.render.emit.kernel_builder import KernelBuilder
+from aotpack.render.emit.regions import Region
+from aotpack.render.environment import render_function, render_template
+from aotpack.render.triton.contexts import FewRowsContext, OneRowContext
+from aotpack.render.triton.few_rows import WAIT, few_rows_context
+from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
+
+_FUNCTIONS = "device_one_row.py.jinja"
+_SHARED_BY_ALL = "rows_of_weights", "columns_of_row", "spread_row", "sum_of_halves"
+_PLAIN = "size_bits", "power_to"
+
+
+def few_rows_with_matrix_unit(
+    schedule: Schedule, kernel: Kernel, tile: MatmulTile, builder: KernelBuilder
+) -> FewRowsContext:
+    """The context of the template for few rows, with a text for the matrix unit if there is one."""
+    if not tile.in_matrix_unit:
+        return few_rows_with_diagonals(schedule, kernel, tile, builder)
+    context = few_rows_context(schedule, kernel, tile, builder)
+    return replace(context, one_row=_OneRow(builder, kernel, tile, context).context())
+
+
+def one_row_text(context: FewRowsContext, name: str) -> str:
+    """The text under a name."""
+    if context.one_row is None:
+        return diagonal_text(context, name)
+    return render_template("kernel_one_row_gluon.py.jinja", replace(context, name=name))
+
+
+class _Codes(NamedTuple):
+    """The right factor of a product whose sums are called ``acc``, and the scale of its groups."""
+
+    acc: str
+    load: Load
+    scale: Value | None
+
+
+class _OneRow:
+    """Writes the requests, the row and the steps."""
+
+    def __init__(
+        self, builder: KernelBuilder, kernel: Kernel, tile: MatmulTile, context: FewRowsContext
+    ) -> None:
+        op, shape = kernel.template_op, row_shape(kernel.products, tile.num_warps)
+        assert isinstance(op, Matmul) and shape is not None
+        self._builder, self._kernel, self._op, self._tile = builder, kernel, op, tile
+        self._shape, self._names, self._context = shape, numbers_of(op), context
+        self._is_digits = self._names[0] != FLOAT8
+        products = zip(context.sums, kernel.products, strict=True)
+        self._codes = [self._codes_of(acc, product) for acc, product in products]
+
+    def _codes_of(self, acc: str, product: Matmul) -> _Codes:
+        _, scale = split_run_scale(product, self._shape.span or 1)
+        (load,) = dict.fromkeys(codes_of(product))
+        return _Codes(acc, load, scale)
+
+    def context(self) -> OneRowContext:
+        """What the template adds to that of few rows."""
+        tile, shape, context = self._tile, self._shape, self._context
+        requests = [*self._requests(), *self._scales(), *context.constants]
+        gains, row = self._row()
+        shown = OneRowContext(
+            warps=tile.num_warps,
+            blocks=tile.n // BLOCK,
+            chunk=shape.chunk,
+            steps=shape.steps,
+            in_thread=max(4, shape.chunk // (WARP * tile.num_warps)),
+            is_digits=self._is_digits,
+            has_scales=bool(shape.span),
+            accumulator="gl.int32" if self._is_digits and not shape.span else "gl.float32",
+            lines=(*requests, *gains, WAIT, *context.early, *row, *self._steps()),
+        )
+        used = [*_PLAIN, *(["digits"] if self._is_digits else [])]
+        used += [f"number_{name}" for name in self._names if name != "int8"]
+        functions = [render_function(_FUNCTIONS, name) for name in used]
+        functions += [render_function(_FUNCTIONS, name, shown) for name in _SHARED_BY_ALL]
+        return replace(shown, functions=tuple(functions))
+
+    # --- requests
+
+    def _start(self, step: int) -> int:
+        """Where a step of a warp begins, from its share of the first chunk on."""
+        chunk, inner = divmod(step, self._shape.steps)
+        return chunk * self._shape.chunk + inner * STEP
+
+    def _requests(self) -> Iterator[str]:
+        """Request all codes."""
+        k = Axis("k", Int.of(self._shape.row))
+        for step in range(self._shape.all_steps):
+            for number, codes in enumerate(self._codes):
+                load = Rewriter({self._op.k: Int.of(k)})(codes.load)
+                assert isinstance(load, Load)
+                names = {self._op.n: "column", k: f"(own_k + {self._start(step)})"}
+                emitter = self._emitter(Region(frozenset()), names, ())
+                offset = self._builder.offset(load)
+                address = emitter.address(load.buffer, offset, emitter.frame.names)
+                yield f"w{number}_{step} = tl.load({address})"
+
+    def _scales(self) -> Iterator[str]:
+        """Request the scales of all groups, as ``_scale`` names them."""
+        shape, op = self._shape, self._op
+        region = Region(frozenset((op.m, op.n)))
+        for group in range(shape.all_steps * STEP // shape.span if shape.span else 0):
+            k = Axis(f"scale_k{group}", Int.of(shape.row))
+            region.append(f"{k.name} = scale_k + {self._start(group * shape.span // STEP)}")
+            emitter = self._emitter(region, {op.n: "scale_column", k: k.name}, ((k, 1),))
+            for part in range(shape.parts):
+                moved = Rewriter({op.k: Int.of(k) + shape.row * part})
+                for number, codes in enumerate(self._codes):
+                    assert codes.scale is not None
+                    text = emitter.value(moved(codes.scale))
+                    region.append(f"{_scale(number, group, part)} = {text}")
+        yield from region.lines()
+
+    def _emitter(
+        self, region: Region, names: dict[Axis, str], blocks: tuple[tuple[Axis, int], ...]
+    ) -> Emitter:
+        frame = Frame({self._op.m: "row", **names}, {}, blocks)
+        return self._builder.emitter_in(frame, region)
+
+    # --- the row
+
+    def _row(self) -> tuple[list[str], list[str]]:
+        """The lines that load a norm's gains, and those that make the row and its sums."""
+        shape, op = self._shape, self._op
+        early, region = Region(frozenset((op.m,))), Region(frozenset((op.m,)))
+        gains = gains_of(op.lhs, self._builder.schedule.program.weights)
+        held = {
+            gain: Load(f"gain {number}", gain.index, gain.dtype)
+            for number, gain in enumerate(gains if self._tile.weights_first else ())
+        }
+        lhs = Rewriter({}, held.get)(op.lhs)
+        statistics = list(self._statistics())
+        sums: dict[str, list[str]] = {acc: [] for acc, _ in statistics}
+        names = []
+        for chunk in range(shape.chunks):
+            k = Axis(f"k{chunk}", Int.of(shape.row))
+            early.append(f"{k.name} = k + {chunk * shape.chunk}")
+            blocks = ((k, shape.chunk),)
+            for part in range(shape.parts):
+                moved = Rewriter({op.k: Int.of(k) + shape.row * part})
+                self._hold(self._emitter(early, {k: k.name}, blocks), moved, held)
+                emitter = self._emitter(region, {k: k.name}, blocks)
+                names.append(f"x{chunk}_{part}")
+                region.append(f"{names[-1]} = {self._element(emitter, moved(lhs))}")
+                for acc, value in statistics:
+                    sums[acc].append(emitter.value(moved(value)))
+        for acc, texts in sums.items():
+            region.append(f"{acc} = gl.sum({' + '.join(texts)}, 0)")
+        return list(early.lines()), [*region.lines(), *self._factor(names)]
+
+    def _hold(self, emitter: Emitter, moved: Rewriter, held: dict[Load, Load]) -> None:
+        """Load gains, for which others stand."""
+        for gain, stand_in in held.items():
+            load = moved(gain)
+            assert isinstance(load, Load)
+            stored = self._builder.arguments.dtype(gain.buffer)
+            name = emitter.as_stored(load)
+            is_wide = stored is gain.dtype
+            text = name if is_wide else self._builder.dialect.cast(name, stored, gain.dtype)
+            self._builder.results[stand_in.buffer] = text
+
+    def _statistics(self) -> Iterator[tuple[str, Value]]:
+        """The sums over the row, and what they add."""
+        members = (one for one in self._kernel.members if isinstance(one.operation, Reduction))
+        for acc, member in zip(self._context.row_sums, members, strict=True):
+            assert isinstance(member.operation, Reduction)
+            (value,) = member.operation.args
+            yield acc, Rewriter(dict(member.binding))(value)
+
+    def _element(self, emitter: Emitter, value: Value) -> str:
+        """An element of the row, rounded as the product says."""
+        text = f"({emitter.value(value)})"
+        if value.dtype is self._op.operand:
+            return text
+        return self._builder.dialect.cast(text, value.dtype, self._op.operand)
+
+    def _factor(self, names: list[str]) -> Iterator[str]:
+        """Make the right factor of the row."""
+        most = f"size_bits({names[0]})"
+        for name in names[1:]:
+            most = f"gl.maximum({most}, size_bits({name}))"
+        yield f"size = gl.max({most}, 0)"
+        yield f"unit = power_to(size, {29 if self._is_digits else 14})"
+        back = "1.0 / unit"
+        if self._is_digits:
+            ones = "1.0" if self._names[0] == "int8" else "0.0625"  # numbers are 16 times codes
+            back = f"gl.where(size < 0x7F800000, {ones} / unit, float('nan'))"
+        yield f"back = {back}"
+        rows, dtype = (8, "int8") if self._is_digits else (2, "float16")
+        as_number = "int32" if self._is_digits else "float16"
+        for name in names:
+            whole = f"({name}.to(gl.float32) * unit).to(gl.{as_number})"
+            shape = f"[{rows}, {self._shape.chunk // 2}]"
+            yield f"held_{name} = gl.allocate_shared_memory(gl.{dtype}, {shape}, crossed)"
+            yield f"held_{name}.store(spread_row({whole}))"
+        yield "gl.barrier()"
+
+    # --- the steps
+
+    def _steps(self) -> Iterator[str]:
+        """Multiply all steps; with groups, scale the sums at the end of each."""
+        shape = self._shape
+        in_group = shape.span // STEP
+        for step in range(shape.all_steps):
+            chunk, inner = divmod(step, shape.steps)
+            start = inner * shape.chunk // 2 // shape.steps
+            for part in range(shape.parts):
+                held = f"held_x{chunk}_{part}"
+                yield f"right{part} = columns_of_row({held}, {start}, matrix)"
+            for number, (acc, _, _) in enumerate(self._codes):
+                for part, name in enumerate(self._names):
+                    code = f"w{number}_{step}"
+                    text = code if name == "int8" else f"number_{name}({code})"
+                    left = f"rows_of_weights({text}, matrix)"
+                    if not in_group:
+                        yield f"{acc} = mma_v2({left}, right{part}, {acc})"
+                        continue
+                    sums = f"sums{number}_{part}"
+                    if step % in_group == 0:
+                        yield f"{sums} = {self._nothing()}"
+                    yield f"{sums} = mma_v2({left}, right{part}, {sums})"
+                    if (step + 1) % in_group == 0:
+                        scale = _scale(number, step // in_group, part)
+                        yield f"{acc} += {sums}.to(gl.float32) * {scale}"
+
+    def _nothing(self) -> str:
+        rows, kind = 2 * self._tile.n, "gl.int32" if self._is_digits else "gl.float32"
+        return f"gl.zeros([{self._tile.num_warps}, {rows}, 8], {kind}, matrix)"
+
+
+def _scale(number: int, group: int, part: int) -> str:
+    """The name of the scales of a group."""
+    return f"scale{number}_{group}_{part}"

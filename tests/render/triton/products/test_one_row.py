@@ -1,0 +1,127 @@
+"""Products of one row in the matrix unit: which have that form, and what it is."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.ir.ops.quantization import read_quantization
+from aotpack.precompile.request import Request
+from aotpack.precompile.worker import compile_request
+from aotpack.stages import KernelSource
+from aotpack.target import Target
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.quantize.layers import quantize
+from tests.render.models import rendered
+from tests.render.triton.products.gluon_on_host import run
+
+BF16, HOPPER = torch.bfloat16, Target("cuda", 90)
+
+
+def coded(kind: str, depth: int, dtype: torch.dtype = BF16, width: int = 24) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(depth, width)).to(dtype)
+    calls = {"": (model, ((torch.zeros(1, depth, dtype=dtype),), {}))}
+    quantize(calls, read_quantization(kind), "a test", HostCopies())
+    return model
+
+
+def kernel(
+    kind: str,
+    depth: int = 2048,
+    rows: int = 1,
+    dtype: torch.dtype = BF16,
+    width: int = 24,
+) -> KernelSource:
+    model = coded(kind, depth, dtype, width)
+    found = rendered(model, torch.zeros(rows, depth, dtype=dtype)).kernels
+    return next(one for one in found if one.is_for(90))
+
+
+def answer(source: KernelSource, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """What the text computes."""
+    out = torch.zeros(1, model[0].out_features, dtype=x.dtype)  # type: ignore[index]
+    tensors = {"input_ptr": x, "out_ptr": out}
+    for name, one in model.state_dict().items():
+        is_float8 = one.dtype is torch.float8_e4m3fn
+        tensors[f"{name.rpartition('.')[2]}_ptr"] = one.view(torch.uint8) if is_float8 else one
+    (columns,) = map(int, re.findall(r"n_start = tl.program_id\(0\) \* (\d+)", source.gluon_text))
+    args = [tensors[one.name] for one in source.args]
+    run(source.gluon_text, source.name, out.numel() // columns, args)
+    return out
+
+
+KINDS = [
+    ("int8", 6144, BF16, 24),
+    ("int8", 2048, torch.float16, 2048),
+    ("int8:group=64", 2048, BF16, 24),
+    ("fp8", 4096, BF16, 24),
+    ("fp8", 2048, BF16, 2048),
+    ("int4", 8192, BF16, 24),
+    ("int4", 2048, BF16, 4096),
+    ("int4:group=64", 2048, BF16, 24),
+]
+
+
+@pytest.mark.parametrize(("kind", "depth", "dtype", "width"), KINDS)
+def test_its_text_computes_the_product(
+    kind: str, depth: int, dtype: torch.dtype, width: int
+) -> None:
+    source, model = kernel(kind, depth, 1, dtype, width), coded(kind, depth, dtype, width)
+    x = torch.randn(1, depth).to(dtype)
+    found = answer(source, model, x)
+    torch.testing.assert_close(found.float(), model.float()(x.float()), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp8"])
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_row_of_any_size_is_multiplied(kind: str, scale: float) -> None:
+    source, model = kernel(kind), coded(kind, 2048)
+    x = (torch.randn(1, 2048) * scale).to(BF16)
+    found = answer(source, model, x).float() / scale
+    torch.testing.assert_close(found, model(x).float() / scale, rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4", "fp8"])
+@pytest.mark.parametrize("special", [float("inf"), float("nan")])
+def test_infinity_and_nan_are_not_lost(kind: str, special: float) -> None:
+    source, model = kernel(kind), coded(kind, 2048)
+    x = torch.randn(1, 2048).to(BF16)
+    x[0, 77] = special
+    assert not answer(source, model, x).isfinite().any()
+
+
+@pytest.mark.parametrize(("kind", "depth", "dtype", "width"), KINDS)
+def test_it_compiles_without_an_exchange_of_codes_between_threads(
+    kind: str, depth: int, dtype: torch.dtype, width: int
+) -> None:
+    """The compiler refuses a conversion that is one."""
+    request = Request.of(kernel(kind, depth, 1, dtype, width), HOPPER)
+    binary, plain = compile_request(request), compile_request(replace(request, gluon_text=""))
+    request.check(binary)
+    assert binary.spills == 0 and len(binary.code) < len(plain.code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth", "rows", "dtype"),
+    [
+        ("int8", 2048, 2, BF16),
+        ("int8", 2048, 1, torch.float32),
+        ("int8", 3072, 1, BF16),
+        ("int8", 2**15, 1, BF16),
+        ("int4:group=16", 2048, 1, BF16),
+    ],
+)
+def test_others_are_not(kind: str, depth: int, rows: int, dtype: torch.dtype) -> None:
+    """Several rows, wider numbers, rows that warps do not share evenly, long ones, short groups."""
+    assert "rows_of_weights" not in kernel(kind, depth, rows, dtype).gluon_text
+
+
+def test_other_gpus_have_other_forms() -> None:
+    x, targets = torch.zeros(1, 2048, dtype=BF16), (Target("cuda", 80), HOPPER)
+    found = rendered(coded("int8", 2048), x, targets=targets).kernels
+    older, newer = (next(one for one in found if one.is_for(arch)) for arch in (80, 90))
+    assert "rows_of_weights" not in older.gluon_text and not older.is_for(90)
+    assert "rows_of_weights" in newer.gluon_text and not newer.is_for(100)
