@@ -51,7 +51,7 @@ def test_answers_are_those_of_rounded_weights(
     module = models(*size)[model].to(dtype).eval()
     x = torch.randn(1, size[0], dtype=dtype)
     packaged = aotpack.compile(module, (x,), quantize=kind)
-    wide = reference(copy.deepcopy(module).float(), kind).double().cuda()
+    wide = reference(module, kind).double().cuda()
     with torch.no_grad():
         narrow = copy.deepcopy(wide).to(dtype)
         for row in (x, x * 1e-4, x * 64, torch.zeros_like(x)):

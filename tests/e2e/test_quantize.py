@@ -47,20 +47,20 @@ def rounded(weight: torch.Tensor, quantize: str) -> torch.Tensor:
     kind, _, group = quantize.partition(":group=")
     largest = {"int8": 127, "int4": 7, "fp8": 448}[kind]
     length = int(group) if group else (128 if kind == "int4" else weight.shape[1])
-    parts = weight.detach().unflatten(1, (-1, length))
-    scale = parts.abs().amax(-1, keepdim=True) / largest
+    parts = weight.detach().float().unflatten(1, (-1, length))
+    scale = (parts.abs().amax(-1, keepdim=True) / largest).to(weight.dtype).float()
     steps = (parts / scale).clamp(-largest, largest)
     steps = steps.to(torch.float8_e4m3fn).float() if kind == "fp8" else steps.round()
     return (steps * scale).flatten(1)
 
 
 def reference(model: nn.Module, quantize: str) -> nn.Module:
-    made = copy.deepcopy(model)
+    """A copy of a model with rounded weights, at least in float32."""
+    made = copy.deepcopy(model).float()
+    weights = {id(one): name for name, one in model.named_parameters() if one.ndim == 2}
     with torch.no_grad():
-        for weight in {
-            id(w): w for name, w in made.named_parameters() if "weight" in name
-        }.values():
-            weight.copy_(rounded(weight, quantize))
+        for name in weights.values():
+            made.get_parameter(name).copy_(rounded(model.get_parameter(name), quantize))
     return made
 
 
