@@ -30,7 +30,14 @@ from tools.codegen_corpus import BF16, Function
 
 CHECKS = {
     "memcheck": ("--report-api-errors", "no"),  # of functions that a driver has not
-    "racecheck": ("--racecheck-report", "hazard", "--print-level", "warn"),
+    "racecheck": (
+        "--racecheck-report",
+        "hazard",
+        "--print-level",
+        "warn",
+        "--print-limit",
+        "99999",
+    ),
     "synccheck": (),
     "initcheck": (),
 }
