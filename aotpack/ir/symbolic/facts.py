@@ -30,8 +30,8 @@ def bounds(value: Number) -> tuple[Bound, Bound]:
 
 @lru_cache(maxsize=1 << 16)
 def _bounds(value: Int) -> tuple[Bound, Bound]:
-    low = _interval(_extreme(value, lowest=True))[0]
-    high = _interval(_extreme(value, lowest=False))[1]
+    low = _interval(_multiplied_out(_extreme(value, lowest=True), lowest=True))[0]
+    high = _interval(_multiplied_out(_extreme(value, lowest=False), lowest=False))[1]
     least, most = _bound_quotients(value, lowest=True), _bound_quotients(value, lowest=False)
     if least is not value:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
@@ -123,6 +123,27 @@ def _extreme(value: Int, *, lowest: bool) -> Int:
         at_start = (low >= 0) == lowest
         value = value.substitute({axis: Int.of(0) if at_start else axis.extent - 1})
     return value
+
+
+def _multiplied_out(value: Int, *, lowest: bool) -> Int:
+    """At least ``value``, or at most it, without ``den * (num // den)`` of a variable ``den``.
+
+    It is at most ``num``, and at least ``num - den + 1``.
+    """
+    bounded = Int.of(0)
+    for monomial, coefficient in value.terms:
+        term = Int(((monomial, coefficient),))
+        for quotient in monomial:
+            if not isinstance(quotient, Quotient) or (den := quotient.den.atom) not in monomial:
+                continue
+            others = Int(((tuple(a for a in monomial if a not in (quotient, den)), coefficient),))
+            low, high = _interval(others)
+            if monomial.count(quotient) == monomial.count(den) == 1 and (low >= 0 or high <= 0):
+                is_least = lowest == (low >= 0)
+                term = others * (quotient.num - (quotient.den - 1 if is_least else 0))
+                break
+        bounded = bounded + term
+    return bounded
 
 
 def _bound_quotients(value: Int, *, lowest: bool) -> Int:

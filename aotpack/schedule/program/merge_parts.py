@@ -132,9 +132,9 @@ def _placed(
 
 
 def has_neighbours(first: Reduction) -> bool:
-    """True when parts consist of whole groups of neighbours, and there are enough parts."""
-    (step,), parts = first.inner, first.axes[0].extent.constant
-    return known_multiple(step.extent, NEIGHBOURS) and parts is not None and parts >= NEIGHBOURS
+    """True when parts consist of whole groups of neighbours, and there may be enough parts."""
+    (step,), parts = first.inner, first.axes[0].extent
+    return known_multiple(step.extent, NEIGHBOURS) and bounds(parts)[1] >= NEIGHBOURS
 
 
 def near_position(

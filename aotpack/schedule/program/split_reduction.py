@@ -5,13 +5,13 @@
 
 Both halves are ordinary reductions, so they fuse and render like any other. If no number of equal
 parts is near the wanted one, the last part is padded with the identity, or the second half takes
-what is in no part (``split_rest.py``). A dynamic length has the number of parts of its typical
-size, whose length is a size expression. ``merge_parts.py`` merges the parts.
+what is in no part (``split_rest.py``). Of a dynamic length the number of parts is an expression,
+as is their length: short ones are one part. ``merge_parts.py`` merges the parts.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isqrt
+from math import ceil, isqrt
 from types import MappingProxyType
 
 from aotpack.devices import Gpu, rounded_down
@@ -32,7 +32,15 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_one, typical
-from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Int, ceil_div, content
+from aotpack.ir.symbolic.integers import (
+    LARGEST_SIZE,
+    Axis,
+    Int,
+    ceil_div,
+    content,
+    maximum,
+    minimum,
+)
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Const, Guarded, Load, Value, walk
 from aotpack.schedule.program.merge_parts import (
@@ -92,6 +100,11 @@ class Limits:
         [1,2^26] took 69.0 us in 2048 parts, 66.6 in 528 (fp32, H200, 2026-11-21).
         """
         return 4 * self.gpu.multiprocessors
+
+    @property
+    def enough_readers(self) -> int:
+        """Programs that read at half of the bandwidth of memory."""
+        return ceil(self.gpu.bandwidth / 1e6 / self.gpu.read_rate / 2)
 
     @property
     def worth_a_launch(self) -> int:
@@ -197,16 +210,17 @@ def _parts(
     if scattered is not None:
         return _scattered_parts(operation, scattered, program, limits)
     whole = points(operation.inner)
-    length = typical(whole)
     down = reduces_columns(operation, program, expected)
-    wanted = _wanted(operation, program, length, limits, down=down)
+    length = _deciding_length(operation, program, whole, limits, down=down)
+    most, shortest = _most_parts(operation, program, length, limits, down=down)
+    wanted = min(most, length // shortest)
     if wanted <= 1:
         return None
+    if whole.constant is None:
+        return _dynamic_parts(operation, program, most, shortest, down=down)
     aligned = 1 if down or length % ALIGNED else ALIGNED
     leaves = down and operation.kind in JOINS
     count = _leaving_least(length, wanted) if leaves else _divisor_near(length // aligned, wanted)
-    if whole.constant is None:
-        return _dynamic_parts(operation, program, count if count > 1 else wanted, length)
     if count > 1:
         return Parts(Int.of(count), Int.of(length // count), int(length % count > 0))
     if operation.kind in NEEDS_EQUAL_PARTS:
@@ -225,52 +239,73 @@ def _scattered_parts(
     is_small = length * results < limits.worth_a_launch and length * lanes <= limits.longest_unsplit
     if is_small or length < limits.shortest_column_part:
         return None
-    wanted = _column_parts(operation, program, results, length, limits)
+    wanted = min(
+        _column_parts(operation, program, results, limits), length // limits.shortest_column_part
+    )
     count = _divisor_near(length, wanted) if scattered.length.constant is not None else 1
     return Parts(Int.of(count), scattered.length // count, scattered=scattered)
 
 
-def _column_parts(
-    operation: Reduction, program: Program, results: int, length: int, limits: Limits
+def _deciding_length(
+    operation: Reduction, program: Program, whole: Int, limits: Limits, *, down: bool
 ) -> int:
-    """The parts of columns that keep the GPU busy."""
+    """The length that decides: of a dynamic one the largest, if whole rows leave the GPU idle then.
+
+    A kernel for short rows should not become two for the sake of long ones that it reads well.
+    """
+    results = typical(points(operation.axes))
+    programs = _columns(operation, program, results) if down else results
+    if programs >= limits.enough_readers:
+        return typical(whole)
+    return int(min(bounds(whole)[1], LARGEST_SIZE))
+
+
+def _columns(operation: Reduction, program: Program, results: int) -> int:
+    """The programs that reduce whole columns."""
     width = max(program.buffers[load.buffer].dtype.itemsize for load in loads(operation))
-    programs = max(1, -(-results // columns_together(width)))
-    return min(limits.column_programs // programs, length // limits.shortest_column_part)
+    return max(1, -(-results // columns_together(width)))
 
 
-def _wanted(
+def _column_parts(operation: Reduction, program: Program, results: int, limits: Limits) -> int:
+    """The most parts of columns that keep the GPU busy."""
+    return limits.column_programs // _columns(operation, program, results)
+
+
+def _most_parts(
     operation: Reduction, program: Program, length: int, limits: Limits, *, down: bool
-) -> int:
-    """The number of parts that keeps the GPU busy with this many elements; 1 or less for none."""
+) -> tuple[int, int]:
+    """The most parts that keep the GPU busy, 0 for none, and how long a part is at least."""
     results = typical(points(operation.axes))
     longest = limits.longest_column if down else limits.longest_unsplit
     if length * results < limits.worth_a_launch and length <= longest:
-        return 0
+        return 0, 1
     if down:
-        return _column_parts(operation, program, results, length, limits)
+        return _column_parts(operation, program, results, limits), limits.shortest_column_part
     if results >= limits.gpu.multiprocessors:
-        return 0  # a row for each multiprocessor reads at full speed
+        return 0, 1  # a row for each multiprocessor reads at full speed
     whole = limits.gpu.longest_row if results > 1 else 0  # stays in registers instead
     most = min(limits.row_programs // max(1, results), limits.most_parts)
-    return min(most, length // max(limits.shortest_row_part, whole))
+    return most, max(limits.shortest_row_part, whole)
 
 
-def _dynamic_parts(operation: Reduction, program: Program, count: int, length: int) -> Parts:
-    """So many parts of any length; ``length`` is the typical one.
+def _dynamic_parts(
+    operation: Reduction, program: Program, most: int, shortest: int, *, down: bool
+) -> Parts:
+    """Parts of any length, as many as are not shorter than a number, and ``most`` at most.
 
-    Parts leave a rest if that is simple. Else they are padded, and of whole rows where a part of
-    the typical length has several, so that a position in a row is one in a part.
+    Parts leave a rest if that is simple. Else they are padded, and of whole rows where a part has
+    several, so that a position in a row is one in a part.
     """
-    whole, parts = points(operation.inner), Int.of(count)
-    aligned = 1 if reduces_columns(operation, program) else ALIGNED
+    whole = points(operation.inner)
+    aligned = 1 if down else ALIGNED
+    count = minimum(rounded_down(most), maximum(1, whole // shortest))
     is_flat = operation.kind in JOINS and not _takes_digits(operation, program)
     if is_flat or operation.kind in NEEDS_EQUAL_PARTS:
-        return Parts(parts, whole // (aligned * count) * aligned, lanes=aligned)
+        return Parts(count, whole // (aligned * count) * aligned, lanes=aligned)
     row = content(whole)
-    if row % aligned == 0 and length >= LEAST_UNITS * row * count:
-        return Parts(parts, ceil_div(whole // row, count) * row)
-    return Parts(parts, ceil_div(whole, count * aligned) * aligned)
+    if row % aligned == 0 and shortest >= LEAST_UNITS * row:
+        return Parts(count, ceil_div(whole // row, count) * row)
+    return Parts(count, ceil_div(whole, count * aligned) * aligned)
 
 
 def _takes_digits(operation: Reduction, program: Program) -> bool:

@@ -13,7 +13,7 @@ from aotpack.ir.symbolic.facts import (
     known_one,
     typical,
 )
-from aotpack.ir.symbolic.integers import Int, Var, maximum, minimum
+from aotpack.ir.symbolic.integers import Axis, Int, Var, maximum, minimum
 from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
 i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
@@ -82,3 +82,15 @@ def test_the_obvious_is_known(known: bool) -> None:
 @pytest.mark.row("S:A15", "C:H8", "C:L11")
 def test_typical_size_is_the_geometric_middle() -> None:
     assert typical(Int.of(Var("b", 1, 64)) * 2) == 16
+
+
+def test_parts_of_any_length_end_within_the_whole() -> None:
+    whole, count = 1024 * s, minimum(8, maximum(1, s // 4))
+    part = Int.of(Axis("part", count))
+    within = Int.of(Axis("step", whole // count))
+    position = part * (whole // count) + within
+    assert known_lt(position, whole) and bounds(position)[1] < 1024 * S.high
+    assert not known_lt(position + 1, whole)
+    rest = whole - count * (whole // count)
+    assert known_nonnegative(rest) and bounds(rest)[1] < 8
+    assert not known_nonnegative(rest - 1)

@@ -12,6 +12,7 @@ from aotpack.ir.names import safe_size_name
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import Program, all_axes
+from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Var
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.split_reduction import split_reductions
@@ -105,7 +106,7 @@ def test_halves_of_a_dynamic_length_agree(kind: str, size: int, columns: bool) -
     split = split_reductions(program, H200)
     verify(split)
     assert isinstance(first := split.operations[0], Reduction)
-    assert first.axes[0].extent.constant == (8 if columns else 256)
+    assert bounds(first.axes[0].extent) == (1, 32 if columns else 512)
     given = 1 + numbers(size, 1024) / 999
     with np.errstate(all="ignore"):
         found = [evaluate(p, {"x": given}, {}, {"b": size}) for p in (program, split)]
@@ -188,3 +189,21 @@ def test_left_whole(kind: str, count: int, length: int) -> None:
     x = w.input("x", count, length)
     program = w.program(w.reduction("y", [count], [length], lambda i, r: load(x, i, r), kind=kind))
     assert split_reductions(program, H200) is program
+
+
+@pytest.mark.row("S:B12")
+@pytest.mark.parametrize(("columns", "most"), [(512, 64), (2048, None)])
+def test_the_largest_length_decides_where_few_programs_read(columns: int, most: int | None) -> None:
+    """16 programs read 512 columns; those of 2048 columns reach half of the bandwidth."""
+    b = Var("b", 1, 2**17)
+    w = Writer((b,))
+    x = w.input("x", b, columns)
+    program = w.program(w.reduction("y", [columns], [b], lambda i, r: load(x, r, i)))
+    split = split_reductions(program, H200)
+    first = split.operations[0]
+    assert (split is not program) == (most is not None)
+    assert isinstance(first, Reduction)
+    if most is not None:
+        parts = first.axes[0].extent
+        found = [parts.evaluate({"b": rows}) for rows in (1, 255, 256, 2**17)]
+        assert found == [1, 1, 2, most]
