@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.complaint import condensed
-from aotpack.trace.diagnostics.conditions import ConditionLog, logged_conditions
+from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import drop_derived
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
@@ -91,7 +91,7 @@ def export(
     try:
         with (
             quiet_inference(),
-            logged_conditions() as log,
+            logged_conditions(lambda: lines.operator) as log,
             noted_checks() as checks,
             nullcontext() if strict else lines,  # dynamo cannot look at them
             redirect_stderr(io.StringIO()) as printed,
@@ -109,6 +109,7 @@ def export(
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
+    program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
     check_memory(program, name, lines.found)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
@@ -186,6 +187,8 @@ def decompose(
         ):
             decomposed = run_decompositions(program, whole)
         keep_counted_ranges(decomposed, program)
+        log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
+        decomposed.graph_module.meta[CONDITIONS] = log
         return decomposed
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None

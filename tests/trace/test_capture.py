@@ -180,14 +180,15 @@ def grow(self, x):
         (
             grow,
             "n",
-            r"\n  2 <= n and n <= 5\n  at .*: return x \* 2 .*\n.*suggests n = Dim\('n', max=5\)$",
+            r"\n  2 <= n and n <= 5\n  n is dimension 0 .*\n  at .*: return x \* 2 .*\n.*"
+            r"suggests n = Dim\('n', max=5\)$",
         ),
         (
             lambda self, x: x[:, 0].reshape(2, -1),
             "n",
-            r"\n  n == 2 or \(n % 2\) == 0\n(.|\n)*suggests .*n = 2\*_n$",
+            r"multiple of 2, as reshape asks: n == 2 or \(n % 2\) == 0\n(.|\n)*Declare 2\*Dim\('n'",
         ),
-        (lambda self, x: x @ x, "nm", r"\n  m is n\n  at .*x @ x"),
+        (lambda self, x: x @ x, "nm", r"\n  m is n\n  m is dimension 1 (.|\n)*  at .*x @ x"),
     ],
 )
 def test_sizes_that_the_model_does_not_admit_are_refused(trace_function, forward, names, message):

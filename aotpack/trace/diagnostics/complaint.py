@@ -80,7 +80,7 @@ def condensed(
         told = "forward assigns buffers anew; a package keeps its own: write self.b.copy_(...)"
         return "\n  at ".join([told, *dict.fromkeys(assigned)])
     if text.startswith("Constraints violated"):
-        return size_complaint(text, log.conditions or place)
+        return size_complaint(text, log.conditions or place, log.operators)
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, log.reads, place)

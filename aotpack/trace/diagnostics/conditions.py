@@ -8,10 +8,13 @@ stack at that moment has the lines.
 import logging
 import re
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from torch._guards import TracingContext
+
+from aotpack.trace.diagnostics.multiples import Declared, multiple_of, told
 from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
@@ -24,7 +27,9 @@ _FORMS = (
     (r"Not all values of .* satisfy the generated guard (.*?)\.?", r"\1"),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
-_SHOWN = 3
+_RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
+_DIVIDES = re.compile(r"(?!Ne\()(?:.*\b(Mod)\(|Eq\(.*//)")  # or follows from such a one
+CONDITIONS = "conditions on sizes"  # in the meta of a graph module
 
 
 _REQUESTS = (
@@ -52,18 +57,22 @@ _WRITES = (
 
 @dataclass(frozen=True, slots=True)
 class ConditionLog:
-    """The user's lines in order: those with conditions, and the read of each symbol."""
+    """The user's lines in order: those with conditions, and the read of each symbol.
+
+    ``operators`` are those that divide a size, by their names in torch; "" where none is known.
+    """
 
     conditions: dict[str, None] = field(default_factory=dict)
+    operators: dict[str, None] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
 
 
 class _Lines(logging.Handler):
     """Collects the user's innermost line above ``depth`` frames, once each."""
 
-    def __init__(self, log: ConditionLog, depth: int) -> None:
+    def __init__(self, log: ConditionLog, depth: int, operator: Callable[[], str]) -> None:
         super().__init__(logging.INFO)
-        self._log, self._depth = log, depth
+        self._log, self._depth, self._operator = log, depth, operator
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
@@ -71,11 +80,22 @@ class _Lines(logging.Handler):
         if symbol is None and _MARK not in str(record.msg):
             return
         frames = traceback.extract_stack()[self._depth :]
-        for frame in [frame for frame in frames if is_user_file(frame.filename)][-1:]:
+        own = [frame for frame in frames if is_user_file(frame.filename)]
+        for frame in (own or _of_strict())[-1:]:
             if symbol is None:
                 self._log.conditions.setdefault(shown_frame(frame))
             else:
                 self._log.reads[symbol] = shown_frame(frame)
+        found = [_DIVIDES.match(str(one)) for one in record.args or ()]
+        if any(one and (one[1] or not self._log.operators) for one in found):
+            self._log.operators.setdefault(self._operator())
+
+
+def _of_strict() -> list[traceback.FrameSummary]:
+    """The user's frames where dynamo reads the model, which runs none of them."""
+    known = TracingContext.try_get()
+    frames = TracingContext.extract_stack() if known else traceback.StackSummary()
+    return [frame for frame in frames if is_user_file(frame.filename)]
 
 
 def _symbol_read(record: logging.LogRecord) -> str | None:
@@ -87,11 +107,14 @@ def _symbol_read(record: logging.LogRecord) -> str | None:
 
 
 @contextmanager
-def logged_conditions() -> Iterator[ConditionLog]:
-    """Collect the lines inside the block; torch's log of sizes has no other handler meanwhile."""
+def logged_conditions(operator: Callable[[], str]) -> Iterator[ConditionLog]:
+    """Collect the lines inside the block; torch's log of sizes has no other handler meanwhile.
+
+    ``operator`` returns the name of the function of torch that runs, or "".
+    """
     log = ConditionLog()
     before = _LOGGER.handlers, _LOGGER.level, _LOGGER.propagate, _LOGGER.disabled
-    _LOGGER.handlers = [_Lines(log, len(traceback.extract_stack()))]
+    _LOGGER.handlers = [_Lines(log, len(traceback.extract_stack()), operator)]
     _LOGGER.propagate = _LOGGER.disabled = False
     _LOGGER.setLevel(logging.INFO)
     try:
@@ -119,7 +142,7 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 
-def size_complaint(text: str, lines: Collection[str]) -> str:
+def size_complaint(text: str, lines: Collection[str], operators: Collection[str]) -> str:
     """torch's error "Constraints violated" in our words, with the user's lines."""
     names = {place: name for name, place in _DIM.findall(text)}
 
@@ -128,17 +151,23 @@ def size_complaint(text: str, lines: Collection[str]) -> str:
 
     message, _, fixes = text.partition("Suggested fixes:")
     facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
-    advice = (
-        "Accepted is a model that is right for all declared sizes: change the line, or declare a "
-        "narrower range or a multiple (2*n), or leave the dimension out of the dynamic shapes."
-    )
+    sizes = [_declared(name, place, message) for place, name in names.items()]
+    conditions = dict.fromkeys(facts, "")
+    head = "the model is right only for some of the sizes that were declared, those where\n  "
     suggested = "; ".join(line.strip() for line in fixes.partition("\n\n")[0].split("\n") if line)
-    rows = [
-        "the model is right only for some of the sizes that were declared, those where",
-        *dict.fromkeys(facts[:_SHOWN]),
-        *(f"at {line}" for line in lines),
-    ]
-    return "\n  ".join(rows) + f"\n{advice}" + (f" torch suggests {suggested}" if suggested else "")
+    is_told = any(multiple_of(size.name, conditions) for size in sizes)
+    end = f" torch suggests {suggested}" if suggested and not is_told else ""
+    return head + told(sizes, conditions, operators, lines) + end
+
+
+def _declared(name: str, place: str, message: str) -> Declared:
+    """A size by its name and its place in torch's words."""
+    bounds = re.search(_RANGE.format(name), message)
+    low, high = [int(end) if end else None for end in (bounds.groups() if bounds else ("", ""))]
+    found = _SIZE.fullmatch(place)
+    assert found is not None
+    argument, path, axis = found.groups()
+    return Declared(name, argument + path, int(axis), low, high)
 
 
 def _fact(line: str) -> str:

@@ -4,7 +4,6 @@ The packaged model guards ranges and equalities alone. Automatic dims (Dim.AUTO,
 carry more, such as "a multiple of 4"; a condition that some admitted size breaks is refused here.
 """
 
-import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +15,10 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.facts import known_lt, known_nonnegative
 from aotpack.ir.symbolic.integers import Int, Var, operand
 from aotpack.stages import GraphNode, Ref, TensorSpec
+from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
+from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
 
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
-_PLAIN = (
-    ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
-)  # fmt: skip
 _NEAR = 12  # sizes tried from each end of a range and around each number in a condition
 _TRIED = 4096
 
@@ -31,18 +28,31 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
 
     ``shapes`` are the shapes of the inputs by their path, such as ``['x']`` or ``['xs'][0]``.
     """
-    broken = []
+    broken: dict[str, str] = {}
     for guard in getattr(program, "_guards_code", None) or []:
         found = _counterexample(guard, shapes)
         if found is not None:
-            broken.append(f"{_readable(guard, shapes)}  (not for {found})" if found else guard)
+            text = _readable(guard, shapes) if found else guard
+            broken[text] = f"  (not for {found})" if found else ""
     if broken:
+        log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
         raise TraceError(
             f"exporting {name}: the exported program holds only for sizes where\n  "
-            + "\n  ".join(dict.fromkeys(broken))
-            + "\nGive the dimension a narrower range or a derived Dim (such as 2*n), "
-            "or make it static."
+            + told(_declared(shapes), broken, log.operators, log.conditions)
         )
+
+
+def _declared(shapes: Mapping[str, Sequence[Int]]) -> list[Declared]:
+    """The dynamic sizes of the inputs, each where it is first."""
+    found: dict[Int, Declared] = {}
+    for path, shape in shapes.items():
+        argument = re.sub(r"^\['(\w+)'\]", r"\1", path)
+        for axis, size in enumerate(shape):
+            leaf = next(iter(size.leaves()), None)
+            if isinstance(leaf, Var):
+                one = Declared(str(size), argument, axis, leaf.low, leaf.high)
+                found.setdefault(size, one)
+    return [*found.values()]
 
 
 def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
@@ -111,26 +121,16 @@ def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | No
         return key
 
     text = _SIZE.sub(name_size, guard)
-    tree = ast.parse(text, mode="eval")
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    plain = all(isinstance(node, _PLAIN) for node in ast.walk(tree))
-    if not plain or not names <= {*sizes, "min", "max"}:
+    code = compiled(text, sizes)
+    if code is None:
         return ""
-    code = compile(tree, "<size condition>", "eval")
     variables = dict.fromkeys(v for size in sizes.values() for v in size.leaves())
     numbers = [int(number) for number in re.findall(r"\b\d+\b", text)]
     for values in _admitted([v for v in variables if isinstance(v, Var)], numbers):
         known: dict[str, Any] = {key: size.evaluate(values) for key, size in sizes.items()}
-        if not _holds(code, known):
+        if not holds(code, known):
             return ", ".join(f"{key}={value}" for key, value in values.items())
     return None
-
-
-def _holds(code: Any, sizes: Mapping[str, int]) -> bool:
-    try:
-        return bool(eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
-    except ZeroDivisionError:
-        return False
 
 
 def _admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:

@@ -20,12 +20,13 @@ class UsersLines(TorchFunctionMode):
     """Inside the block, ``found`` gets the last line for each name.
 
     Names are those of buffers, parameters and modules that are assigned, and resize_. No mode sees
-    set_.
+    set_. ``operator`` is the function of torch that the model calls at the moment.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
+        self.operator = ""
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -47,7 +48,11 @@ class UsersLines(TorchFunctionMode):
     ) -> Any:
         if func is torch.Tensor.resize_:
             self._note("resize_")
-        return func(*args, **(kwargs or {}))
+        outer, self.operator = self.operator, getattr(func, "__name__", "")
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.operator = outer
 
     def _note_part(self, _module: nn.Module, name: str, _part: object) -> None:
         self._note(name)

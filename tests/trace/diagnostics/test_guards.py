@@ -27,12 +27,12 @@ def test_equal_sizes_are_one_size(trace_function):
         (
             lambda self, x: x.view(-1, 4, 2),
             AUTO,
-            r"\(\(4\*x_size0\) % 8\) == 0  \(not for x_size0=3\)",
+            r"dimension 0 of argument 'x', is a multiple of 2.*: \(\(4\*x_size0\) % 8\) == 0",
         ),
         (
             lambda self, x: x.view(x.shape[0] // 2, 8),
             {0: Dim("n", max=64)},
-            r"n = 2\*_n",
+            r"n, dimension 0 of .*, is a multiple of 2, as view asks: \(4\*n\) ==",
         ),
         (
             lambda self, x: x.view(8, 4),

@@ -1,0 +1,119 @@
+"""The multiple that a model asks of a dynamic size, from the conditions that torch derives."""
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+_PLAIN = (
+    ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
+)  # fmt: skip
+_WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
+_CALLED = {"min": min, "max": max}
+_MOST = 2**14  # the largest multiple that is found
+_UNBOUNDED = 2**30
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A dynamic size: its name, what has it, and its range (None: no such bound)."""
+
+    name: str
+    argument: str  # ``x``, or ``xs[0]`` of a tuple
+    axis: int
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def place(self) -> str:
+        """What has this size."""
+        return f"dimension {self.axis} of argument {self.argument!r}"
+
+    def asked(self, multiple: int, operators: Collection[str], condition: str) -> str:
+        """What holds of the sizes that the model takes, in words."""
+        by = " and ".join(filter(None, operators))
+        by = f", as {by} ask{'s' if len(operators) == 1 else ''}" if by else ""
+        return f"{self.name}, {self.place}, is a multiple of {multiple}{by}: {condition}"
+
+    def remedy(self, multiple: int) -> str:
+        """How to declare the sizes that the model takes."""
+        low = max(2, -(-(self.low or 0) // multiple))
+        most = self.high // multiple if self.high and self.high < _UNBOUNDED else None
+        bounds = f"min={low}" if most is None or most <= low else f"min={low}, max={most}"
+        return f"{multiple}*Dim({self.name!r}, {bounds}) for {self.place}"
+
+
+def compiled(condition: str, names: Collection[str]) -> CodeType | None:
+    """The code of a condition on sizes of these names; None for any other text."""
+    try:
+        tree = ast.parse(condition, mode="eval")
+    except SyntaxError:  # torch says some of them in words
+        return None
+    nodes = list(ast.walk(tree))
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    is_plain = all(isinstance(one, _PLAIN) and not isinstance(one, _WORDS) for one in nodes)
+    if not is_plain or not found <= {*names, *_CALLED}:
+        return None
+    return compile(tree, "<size condition>", "eval")
+
+
+def holds(code: CodeType, sizes: Mapping[str, Any]) -> bool:
+    """Whether a condition holds for sizes; one that divides by zero does not."""
+    try:
+        return bool(eval(code, {"__builtins__": {}, **_CALLED}, dict(sizes)))
+    except ZeroDivisionError:
+        return False
+
+
+def multiple_of(name: str, conditions: Iterable[str]) -> tuple[int, str] | None:
+    """The multiple that equalities on a size alone ask, with the first; None if they ask else."""
+    pairs = [(one, compiled(one, {name})) for one in conditions if "==" in one and name in one]
+    codes = [code for _, code in pairs if code is not None]
+    first = next((n for n in range(1, _MOST) if codes and _all_hold(codes, name, n)), 1)
+    is_found = first > 1 and all(
+        _all_hold(codes, name, n) == (n % first == 0) for n in range(1, 4 * first)
+    )
+    return (first, next(one for one, code in pairs if code is not None)) if is_found else None
+
+
+def _all_hold(codes: Iterable[CodeType], name: str, size: int) -> bool:
+    return all(holds(code, {name: size}) for code in codes)
+
+
+def told(
+    sizes: Collection[Declared],
+    conditions: Mapping[str, str],
+    operators: Collection[str],
+    lines: Iterable[str],
+) -> str:
+    """What sizes are multiples of; what other conditions say, with their remarks; the remedies."""
+    asked, remedies, known = [], [], set()
+    for size in sizes:
+        if found := multiple_of(size.name, conditions):
+            asked.append(size.asked(found[0], operators, found[1]))
+            remedies.append(size.remedy(found[0]))
+            known.add(size.name)
+    others = [one for one in conditions if compiled(one, known) is None][:_SHOWN]
+    places = [
+        f"{size.name} is {size.place}"
+        for size in sizes
+        if any(re.search(rf"(?<!\w){re.escape(size.name)}(?!\w)", one) for one in others)
+    ]
+    rows = [*asked, *(one + conditions[one] for one in others), *places]
+    return "\n  ".join([*rows, *(f"at {line}" for line in lines)]) + f"\n{_advice(remedies)}"
+
+
+def _advice(remedies: Collection[str]) -> str:
+    if remedies:
+        return (
+            f"Declare {', '.join(remedies)}, and pad or cut before the model what has another "
+            "size; or change the line, or leave the dimension out of the dynamic shapes."
+        )
+    return (
+        "Accepted is a model that is right for all declared sizes: change the line, or declare a "
+        "narrower range or a multiple (2*n), or leave the dimension out of the dynamic shapes."
+    )
