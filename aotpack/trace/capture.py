@@ -30,6 +30,7 @@ from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logge
 from aotpack.trace.diagnostics.derived import drop_derived
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
+from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
@@ -108,6 +109,7 @@ def export(
                 program = _exported(module, args, named, shapes, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
+        complaint += wrong_inputs(module, (args, dict(kwargs)), error)
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)

@@ -202,9 +202,11 @@ def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, A
         return (), dict(value)
     if isinstance(value, (tuple, list)):
         return tuple(value), {}
+    is_one = hasattr(value, "__dlpack__")
     raise TraceError(
         f"loading {spec}: example_inputs is {a_type(value)}; a tuple (positional inputs) "
         "or a dict (keyword inputs) is accepted"
+        + (": write the comma of (x,), for (x) is x" if is_one else "")
     )
 
 

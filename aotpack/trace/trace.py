@@ -8,7 +8,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -30,6 +29,7 @@ from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.host.inputs import check_arrays, given_example
 from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.subclasses import with_plain_weights
@@ -140,10 +140,9 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
 
 def _given(name: str, method: Method, options: TraceOptions) -> _Given:
     label = f"{options.name}.{name}" if name else options.name
-    args, kwargs = method.args, method.kwargs
-    if isinstance(args, torch.Tensor):
-        raise UsageError(f"tracing {label}: the example inputs are a tensor; give a tuple: (x,)")
-    module, example = module_of(label, method.function), (tuple(args), dict(kwargs or {}))
+    example = given_example(label, method.args, method.kwargs)
+    module = module_of(label, method.function)
+    check_arrays(label, module, example)
     if isinstance(module, ExportedProgram):
         _refuse_changes(label, method.dynamic_shapes, options)
     else:

@@ -1,4 +1,5 @@
 """Models from any device become models on the host.
 
-Modules: ``copies`` (of tensors), ``devices`` (that forward names), ``values`` (unreadable).
+Modules: ``copies`` (of tensors), ``devices`` (that forward names), ``inputs`` (no tensors),
+``values`` (unreadable).
 """

@@ -1,0 +1,110 @@
+"""Example inputs that are no tensors where tensors are wanted, in words that name them."""
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotpack.errors import TraceError, UsageError, a_type
+from aotpack.trace.operators.random import Example
+
+_OF_TYPES = (AttributeError, TypeError)
+_ARRAYS = (numpy.ndarray, numpy.generic)
+
+
+def given_example(label: str, args: Any, kwargs: Any) -> Example:
+    """The example inputs, if they are a tuple and a dict."""
+    if isinstance(args, torch.Tensor):
+        raise UsageError(f"tracing {label}: the example inputs are a tensor; give a tuple: (x,)")
+    if isinstance(args, Mapping):
+        raise UsageError(
+            f"tracing {label}: the example inputs are {a_type(args)}; give a tuple, () here, and "
+            "the inputs by name after it, as kwargs"
+        )
+    if not isinstance(args, (tuple, list)):
+        remedy = ("torch.from_numpy(x)" if isinstance(args, numpy.ndarray) else "x") + ",)"
+        raise UsageError(
+            f"tracing {label}: the example inputs are {_kind(args)}; give a tuple: ({remedy}"
+        )
+    return tuple(args), dict(kwargs or {})
+
+
+def check_arrays(label: str, module: nn.Module | ExportedProgram, example: Example) -> None:
+    """Refuse arrays of other libraries, of which torch makes tensors."""
+    names = _names(module, example)
+    for path, leaf in pytree.tree_leaves_with_path(example):
+        if remedy := _as_tensor(leaf):
+            _, key, *inner = path
+            place = _shown(key, names, pytree.keystr(tuple(inner)))
+            raise TraceError(f"tracing {label}: {place} is {_kind(leaf)}; give {remedy}")
+
+
+def wrong_inputs(module: nn.Module, example: Example, error: BaseException) -> str:
+    """The example inputs that are no tensors and whose type an error is about, or ""."""
+    found = error if isinstance(error, _OF_TYPES) else None
+    names, (args, kwargs) = _names(module, example), example
+    rows = [
+        f"\n  {_shown(key, names, '')} is {_kind(value)}{_remedy(module, value)}"
+        for key, value in [*enumerate(args), *kwargs.items()]
+        if found and _is_about(found, value)
+    ]
+    return "".join(rows)
+
+
+def _is_about(error: BaseException, value: Any) -> bool:
+    is_tensor = isinstance(value, torch.Tensor)
+    return not is_tensor and re.search(rf"\b{type(value).__name__}\b", str(error)) is not None
+
+
+def _remedy(module: nn.Module, value: Any) -> str:
+    """What to give in place of a value that is no tensor."""
+    named = [key for key in value if isinstance(key, str)] if isinstance(value, Mapping) else []
+    if named and {*named} <= {*inspect.signature(module.forward).parameters}:
+        return f"; give its inputs by name, as kwargs: {', '.join(named)}"
+    if isinstance(value, (int, float, list)):
+        return "; where a tensor is wanted, give torch.tensor(...) of it"
+    return "; a tensor may be wanted there"
+
+
+def _names(module: nn.Module | ExportedProgram, example: Example) -> list[str]:
+    """The parameters of forward that the positional inputs are for, as far as it has names."""
+    if isinstance(module, ExportedProgram):
+        return []
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except ValueError:  # it has no signature
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in kinds][: len(example[0])]
+
+
+def _shown(key: Any, names: list[str], inner: str) -> str:
+    """An input of an example by its number and its parameter, or by its name."""
+    place = getattr(key, "idx", getattr(key, "key", key))
+    if not isinstance(place, int):
+        return f"the example input {place!r}{inner}"
+    named = f" (for {names[place]!r})" if place < len(names) else ""
+    return f"the example input {place}{inner}{named}"
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, numpy.ndarray):
+        return "a numpy array"
+    return f"a number of numpy ({value.dtype})" if isinstance(value, _ARRAYS) else a_type(value)
+
+
+def _as_tensor(leaf: Any) -> str:
+    """How torch makes a tensor of it; "" for what needs none."""
+    if isinstance(leaf, torch.Tensor):
+        return ""
+    if isinstance(leaf, _ARRAYS):
+        return "torch.from_numpy(...)" if leaf.ndim else "torch.tensor(...)"
+    return "torch.from_dlpack(...)" if hasattr(leaf, "__dlpack__") else ""

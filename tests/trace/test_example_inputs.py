@@ -1,0 +1,100 @@
+"""Example inputs that are no tensors: refused by their names, or named after the model's error."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import aotpack
+from aotpack.errors import TraceError, UsageError
+from aotpack.trace.load import load_model
+
+X = torch.randn(2, 4)
+ARRAY = X.numpy()
+
+
+class Two(nn.Module):
+    def forward(self, batch: Any, scale: Any = None, *, shift: Any = None) -> torch.Tensor:
+        x: torch.Tensor = batch["x"] if isinstance(batch, Mapping) else batch
+        return x * 2 if scale is None else x * scale
+
+
+class Optional(nn.Module):
+    def forward(self, mask: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if mask is None else x * mask
+
+
+def compiled(module: nn.Module, *given: Any) -> Any:
+    return aotpack.compile(module, *given, target="interpreter")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "told"),
+    [
+        ((ARRAY,), {}, r"input 0 \(for 'batch'\) is a numpy array; give torch\.from_numpy"),
+        ((X, ARRAY), {}, r"input 1 \(for 'scale'\) is a numpy array"),
+        (({"x": ARRAY},), {}, r"input 0\['x'\] \(for 'batch'\) is a numpy array"),
+        ((X,), {"shift": [ARRAY]}, r"input 'shift'\[0\] is a numpy array"),
+        ((X, numpy.float32(3)), {}, r"is a number of numpy \(float32\); give torch\.tensor"),
+    ],
+)
+def test_arrays_are_refused(args: Any, kwargs: Any, told: str) -> None:
+    with pytest.raises(TraceError, match=told):
+        compiled(Two(), args, kwargs)
+
+
+@pytest.mark.parametrize("batch", [torch.from_numpy(ARRAY), {"x": torch.from_numpy(ARRAY)}])
+def test_tensors_of_arrays_are_taken(batch: Any) -> None:
+    assert torch.equal(compiled(Two(), (batch,))(batch), X * 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (X, r"are a tensor; give a tuple: \(x,\)"),
+        (ARRAY, r"are a numpy array; give a tuple: \(torch\.from_numpy\(x\),\)"),
+        ("abc", r"are a str; give a tuple: \(x,\)"),
+        ({"input": X}, r"are a dict; give a tuple, \(\) here, and the inputs by name"),
+    ],
+)
+def test_inputs_that_are_no_tuple(args: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        compiled(nn.Linear(4, 4), args)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, r"not NoneType\n  the example input 0 \(for 'input'\) is None; a tensor may"),
+        ({"x": X}, r"not dict\n  .*\(for 'input'\) is a dict; a tensor may be wanted there"),
+        ({"input": X}, r"is a dict; give its inputs by name, as kwargs: input"),
+        ([[1.0, 2.0]], r"\(for 'input'\) is a list; where a tensor is wanted, give torch\.tensor"),
+    ],
+)
+def test_what_the_model_wants_as_a_tensor(value: Any, told: str) -> None:
+    with pytest.raises(TraceError, match=told):
+        compiled(nn.Linear(4, 4), (value,))
+
+
+def test_none_is_taken_where_the_model_takes_it() -> None:
+    assert torch.equal(compiled(Optional(), (None, X))(None, X), X * 2)
+
+
+def test_other_errors_do_not_name_it() -> None:
+    with pytest.raises(TraceError, match="same reduction dim") as caught:
+        compiled(nn.Sequential(nn.Linear(5, 4)), (X,))
+    assert "example input" not in str(caught.value)
+
+
+def test_a_comma_that_a_model_file_forgot(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    text = "import torch\nmodel = torch.nn.Linear(4, 4)\nexample_inputs = (torch.ones(2, 4){})\n"
+    file.write_text(text.format(","))
+    assert len(load_model(str(file)).args) == 1
+    file.write_text(text.format(""))
+    with pytest.raises(TraceError, match=r"example_inputs is a Tensor; .*the comma of \(x,\)"):
+        load_model(str(file))
