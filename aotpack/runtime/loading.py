@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
+from warnings import warn
 
 from .arrays.frameworks import stream_handle
 from .checks.debugging import debug_mode
@@ -30,7 +31,7 @@ from .model import Methods, Model, Program
 from .plan import Form, Plan, flat
 from .safetensors import parse_safetensors
 from .torch_calls import TorchCalls
-from .tuning_file import Tuning, best_form, form_name, read_tuning
+from .tuning_file import Tuning, best_form, form_name, read_tuning, why_unused
 
 CONSTANTS = "constants.safetensors"
 NO_PLAN = Plan((), (), ())
@@ -75,11 +76,11 @@ def load(
     _check_kinds(package, weights, concurrency, tuning)
     _check_choices(graphs=graphs, check=check, allow_jit=allow_jit)
     manifest = read_manifest(folder_of(package))
-    handle = None if stream is None else stream_handle(stream)
-    options = Options(handle, concurrency, graphs, debug_mode(debug))
+    options = Options(_handle(stream), concurrency, graphs, debug_mode(debug))
     times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
     chosen = select(port, manifest.targets, allow_jit)
+    _warn_of_unused(manifest, tuning, times, (hardware(port), chosen[0]))
     return _bound(_loaded(manifest, port, options, times, chosen), weights, check=check)
 
 
@@ -175,12 +176,32 @@ def _check_choices(**given: object) -> None:
             raise _wrong_kind(name, value, "True or False")
 
 
+def _handle(stream: Any) -> int | None:
+    return None if stream is None else stream_handle(stream)
+
+
 def _times(tuning: str | Path | None) -> Tuning:
     """The measured times, if a file of them is given."""
     try:
         return {} if tuning is None else read_tuning(Path(tuning))
     except AotpackError as error:
         raise ArgumentError(f"loading a model: {error}") from None
+
+
+def _warn_of_unused(
+    manifest: Manifest, file: str | Path | None, times: Tuning, place: tuple[str, str]
+) -> None:
+    """Say of a file that it chooses nothing: the model is right, and as quick as without."""
+    if file is None:
+        return
+    known = {key for one in manifest.entries.values() for key in one.choices}
+    if reason := why_unused(times, place, known):
+        name = manifest.signature.name
+        warn(
+            f"loading {name}: the tuning file {file} chooses nothing: {reason}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def _wrong_kind(name: str, value: object, accepted: str) -> ArgumentError:

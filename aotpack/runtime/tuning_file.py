@@ -9,6 +9,7 @@ text, its number of programs, and the range of sizes. When files merge, later ti
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,6 +52,26 @@ def best_form(measured: Iterable[Times], names: Sequence[str]) -> int | None:
     means = {n: sum(t[names[n]] / t[first] for t in known) / len(known) for n in timed}
     best = min(means, key=lambda number: (means[number], number))
     return best if means[best] < MARGIN else timed[0]
+
+
+def why_unused(tuning: Tuning, place: tuple[str, str], known: AbstractSet[str]) -> str:
+    """Why no entry decides anything where a package has these keys, "" if one does.
+
+    ``place`` is the device and the target that the package runs on.
+    """
+    if not known:
+        return (
+            "the package holds one form of every kernel; build it with --candidates 2 or more, "
+            "or build it with --tuning FILE and load it without"
+        )
+    device, target = place
+    if known & tuning.get(place, {}).keys():
+        return ""
+    others = [f"{one} ({of})" for (one, of), keys in sorted(tuning.items()) if known & keys.keys()]
+    if others:
+        found = ", ".join(others)
+        return f"it has times of {found}, and this is {device} ({target}); tune here too"
+    return "no entry is of this package, but of others or of another build of it; tune this one"
 
 
 def merged(old: Tuning, new: Tuning) -> Tuning:

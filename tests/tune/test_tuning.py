@@ -1,6 +1,7 @@
 """Timing on this machine's processors by the two command lines, and the file they write."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from aotpack.stages import Decisions
 from aotpack.target import CPU
 from aotpack.tune import read_decisions
 from aotpack.tune.decisions import quickest
-from tests.tune.packages import PackedWeight, packed
+from tests.tune.packages import PackedWeight, file_of, opened, packed, preferring
 
 MODEL = """
 import torch
@@ -72,3 +73,29 @@ def test_noise_does_not_decide_and_devices_of_a_target_count_alike() -> None:
     assert quickest({("gpu", "sm_90"): {key: ()}}) == {}
     two = (Times({"b": 1}, {"k": 1.0, "n": 1.5}), Times({"b": 9}, {"k": 9.0, "n": 4.0}))
     assert quickest({("gpu", "sm_90"): {key: two}}) == {place: "k"}
+
+
+def test_a_file_that_chooses_nothing_is_a_warning(package: PackedWeight, tmp_path: Path) -> None:
+    with opened(package) as model:
+        own = preferring(model, 1, 5)
+    ((place, choices),) = own.items()
+    elsewhere = {("another", place[1]): choices}
+    cases = {
+        "no entry is of this package, but of others": {place: {"of_another x 1": ()}},
+        r"it has times of another \(cpu\), and this is .*tune here too": elsewhere,
+        "of this package": {},
+    }
+    for told, tuning in cases.items():
+        file = file_of(tuning, tmp_path / "files")
+        with pytest.warns(RuntimeWarning, match=f"{file} chooses nothing: .*{told}"):
+            opened(package, file).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened(package, file_of({**own, **elsewhere}, tmp_path / "files")).close()
+
+
+def test_a_package_with_one_form_of_each_kernel_says_so(tmp_path: Path) -> None:
+    package = packed("parted", CPU, tmp_path, Decisions(1))
+    file = file_of({}, tmp_path / "files")
+    with pytest.warns(RuntimeWarning, match="one form of every kernel; build it with --candidates"):
+        opened(package, file).close()
