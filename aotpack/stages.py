@@ -128,7 +128,7 @@ class Graph:
     """A straight-line tensor program in torch's operators, free of torch objects.
 
     ``updates`` are the inputs and weights that forward changes in place, and the flags of
-    assertions, with their new values.
+    assertions, with their new values. ``unchecked`` are inputs with positions that nothing checks.
     """
 
     signature: Signature
@@ -136,6 +136,7 @@ class Graph:
     nodes: tuple[GraphNode, ...]
     outputs: tuple[Ref, ...]
     updates: tuple[tuple[str, Ref], ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from aotpack.errors import UsageError
 from aotpack.ir.golden import read_golden
 from aotpack.progress import Bar, chosen_reporter
 from aotpack.runtime.command import positive
-from aotpack.stages import Decisions
+from aotpack.stages import Decisions, PerMethod, Traced
 from aotpack.target import DEFAULT_TARGETS, Target, parse_targets
 from aotpack.tune import read_decisions, unused
 
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
         _ = made.emitted
     notes = [_name_note(source.name, made.identity.name)]
     notes += [_shadow_note(Path(options.model).parent, made.identity.name)]
-    notes += [*_golden_notes(made), *source.notes]
+    notes += [*_golden_notes(made), *source.notes, _unchecked_note(made.traced)]
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     if options.json:
@@ -160,6 +160,18 @@ def _golden_notes(made: "PackageBuild") -> list[str]:
     """What golden data lack, if anything."""
     notes = {name: one.golden.note for name, one in made.rendered.entries.items()}
     return [f"golden data{name and f' of {name}'}: {note}" for name, note in notes.items() if note]
+
+
+def _unchecked_note(traced: Traced | PerMethod[Traced]) -> str:
+    """The arguments with positions that no call checks, if there are any."""
+    each = traced.methods.values() if isinstance(traced, PerMethod) else [traced]
+    names = dict.fromkeys(name for one in each for name in one.graph.unchecked)
+    if not names:
+        return ""
+    return (
+        f"note: positions in {', '.join(names)} are not checked: out of range, reads take the "
+        "nearest element and writes are left out; --check-indices asserts them"
+    )
 
 
 def _summary(made: "PackageBuild") -> list[str]:

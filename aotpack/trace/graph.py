@@ -44,8 +44,7 @@ def build_graph(
     **options: Any,
 ) -> Graph:
     """Convert the program; ``leaves`` are its inputs' dynamic specs, ``options`` the reader's."""
-    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    _check_objects(name, program, placeholders)
+    placeholders = _placeholders(name, program)
     values, weights = _values(program, placeholders), collect_weights(program)
     given = find_sizes(program, values, leaves, weights.tensors, reserved)
     sizes, counted = find_counted(program, given, {*weights.tensors, *(one for one, _ in values)})
@@ -74,7 +73,8 @@ def build_graph(
         unused=_unused(program, kept),
     )
     signature = with_counted(signature, program.graph, sizes, counted, reader.counting)
-    return Graph(signature, kept, (*nodes, *flags), outputs, (*changes, *flag_updates))
+    unchecked = tuple(inputs[one].name for one in inputs if placeholders[one] in reader.unchecked)
+    return Graph(signature, kept, (*nodes, *flags), outputs, (*changes, *flag_updates), unchecked)
 
 
 def _check_guards(
@@ -128,14 +128,13 @@ def _unused(program: ExportedProgram, kept: Sequence[Weight]) -> tuple[str, ...]
     return tuple(name for name in program.state_dict if name not in used)
 
 
-def _check_objects(
-    name: str, program: ExportedProgram, placeholders: Mapping[str, fx.Node]
-) -> None:
-    """Refuse communication that decompositions or registered lowerings brought, and script objects.
+def _placeholders(name: str, program: ExportedProgram) -> dict[str, fx.Node]:
+    """The placeholders by name; communication that lowerings brought is refused, as are objects.
 
     Inputs are tensors and Python values; the first user of another input is named.
     """
     check_collectives(program, name)
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     objects = [
         placeholders[spec.arg.name]
         for spec in program.graph_signature.input_specs
@@ -150,6 +149,7 @@ def _check_objects(
             f"tracing {name}: {operator}: it takes {objects[0].name}; script objects and effect "
             f"tokens cannot be packaged; tensors and Python values are accepted{place}"
         )
+    return placeholders
 
 
 def _user_inputs(program: ExportedProgram) -> list[Any]:

@@ -29,7 +29,7 @@ from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.position_rules import Steps, check
-from aotpack.trace.operators.positions import rules_of
+from aotpack.trace.operators.positions import placeholders_behind, rules_of
 from aotpack.trace.operators.strided import BY_STRIDES
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
@@ -70,6 +70,7 @@ class OperatorReader(ComplexReader):
         self._counted = counted
         self.counting: set[fx.Node] = set()  # the live calls that yield sizes
         self._check_indices = check_indices
+        self.unchecked: dict[fx.Node, None] = {}  # what has positions, without ``check_indices``
         self.asserted = []
         self._model = model
         self._refusal = refusal
@@ -213,7 +214,10 @@ class OperatorReader(ComplexReader):
     def _checks(self, node: fx.Node) -> tuple[GraphNode, ...]:
         """The index checks of a call, with ``check_indices``; sizes of inputs need none."""
         steps = Steps(node, self.unused)
-        for rule in rules_of(node) if self._check_indices else ():
+        for rule in rules_of(node):
+            if not self._check_indices:
+                self.unchecked |= dict.fromkeys(placeholders_behind(rule))
+                continue
             is_counted = any(self._counted.behind(rule.tensor))
             if not is_counted and not self._is_data(rule.tensor, {}):
                 continue

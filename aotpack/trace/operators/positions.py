@@ -1,5 +1,6 @@
 """Arguments that are positions or counts, and what eager accepts: for ``--check-indices``."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -11,6 +12,15 @@ from aotpack.trace.operators.position_rules import Begins, Inside, Ordered, Rule
 _Arguments: TypeAlias = Mapping[str, Any]
 _Finder: TypeAlias = Callable[[_Arguments], Iterator[Rule]]
 
+_KEEPING = frozenset(
+    f"aten.{name}"
+    for name in """
+    _local_scalar_dense _to_copy _unsafe_view add alias cat chunk clone contiguous detach expand
+    flatten item mul permute repeat reshape select slice split split_with_sizes squeeze stack sub
+    transpose unflatten unsqueeze view
+    """.split()
+)  # positions of an argument in another shape, or at an offset
+
 
 def rules_of(node: fx.Node) -> list[Rule]:
     """The rules for a call's arguments; none for calls that are not checked."""
@@ -21,6 +31,23 @@ def rules_of(node: fx.Node) -> list[Rule]:
     if str(node.target) == "aten.masked_scatter.default":
         arguments["shape"] = node.meta["val"].shape
     return list(find(arguments))
+
+
+def placeholders_behind(rule: Rule) -> Iterator[fx.Node]:
+    """The placeholders whose elements the positions of a rule are, whatever a caller gives.
+
+    What another operator computes, such as argmax or clamp, may be in range for all of them.
+    """
+    open_ones = [rule.tensor] if isinstance(rule, Inside) else []
+    seen = set(open_ones)
+    while open_ones:
+        node = open_ones.pop()
+        if node.op == "placeholder":
+            yield node
+        elif node.target is operator.getitem or str(node.target).rpartition(".")[0] in _KEEPING:
+            new = [one for one in node.all_input_nodes if one not in seen]
+            seen.update(new)
+            open_ones += new
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:

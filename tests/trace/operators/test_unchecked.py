@@ -1,0 +1,86 @@
+"""Arguments whose elements are positions are noted in a build, unless it checks them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.cli import main
+from aotpack.trace import trace
+
+TABLE = torch.randn(10, 4)
+IDS = torch.tensor([1, 2, 3])
+
+
+class Model(nn.Module):
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        super().__init__()
+        self.table, self._call = nn.Parameter(TABLE), forward
+        self.register_buffer("cache", torch.zeros(10, 4))
+
+    def forward(self, ids: torch.Tensor, x: torch.Tensor) -> Any:
+        return self._call(self, ids, x)
+
+
+def written(self: Any, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    self.cache.index_copy_(0, ids, x)
+    return self.cache + 1
+
+
+NOTED = {
+    "embedding": lambda self, ids, x: nn.functional.embedding(ids, self.table) + x,
+    "state": written,
+    "offset": lambda self, ids, x: self.table[(ids[:, None] + torch.arange(2)).flatten()] + x[:1],
+    "number": lambda self, ids, x: self.table[ids[0].item()] + x,
+}
+NOT_NOTED = {
+    "no positions": lambda self, ids, x: ids[:, None] + x,
+    "in range by an operator": lambda self, ids, x: self.table[ids.clamp(0, 9)] + x,
+    "computed": lambda self, ids, x: self.table[x.argmax(-1)] + ids[:, None],
+    "a size": lambda self, ids, x: self.table[torch.arange(ids.shape[0])] + x,
+    "a mask": lambda self, ids, x: self.table[:3].masked_fill(ids[:, None] > 1, 0.0) + x,
+}
+
+
+def unchecked(forward: Any, *, check_indices: bool = False) -> tuple[str, ...]:
+    how: Any = {"name": "m", "version": "1", "check_indices": check_indices}
+    return trace(Model(forward), (IDS, torch.randn(3, 4)), **how).graph.unchecked
+
+
+@pytest.mark.parametrize("case", NOTED)
+def test_positions_of_an_argument(case: str) -> None:
+    assert unchecked(NOTED[case]) == ("ids",)
+    assert unchecked(NOTED[case], check_indices=True) == ()
+
+
+@pytest.mark.parametrize("case", NOT_NOTED)
+def test_what_is_no_position_of_an_argument(case: str) -> None:
+    assert unchecked(NOT_NOTED[case]) == ()
+
+
+FILE = """
+import torch
+model = torch.nn.Embedding(10, 4)
+example_inputs = (torch.tensor([1, 2, 3]),)
+name = "rows"
+"""
+NOTE = "note: positions in input are not checked: "
+
+
+@pytest.mark.parametrize(
+    ("options", "is_noted"),
+    [([], True), (["--json"], True), (["--check-indices"], False), (["--quiet"], False)],
+)
+def test_a_build_notes_them(
+    options: list[str], is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.py").write_text(FILE)
+    words = [str(tmp_path / "rows.py"), "-o", str(tmp_path / "dist"), "--target", "cpu"]
+    assert main([*words, *options]) == 0
+    told = capsys.readouterr().out
+    notes = json.loads(told)["notes"] if options == ["--json"] else told.splitlines()
+    assert sum(line.startswith(NOTE) and "--check-indices" in line for line in notes) == is_noted
