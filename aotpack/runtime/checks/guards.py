@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..dtypes import WIDENED, DType, is_accepted
 from ..errors import ArgumentError, PackageError
 from ..manifest import Signature
+from ..sizes import Size
 from ..strides import is_dense
 from ..tensors import Tensor
 
@@ -113,8 +114,23 @@ def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
             signature,
             tensor,
             f"has {len(argument.shape)} dimensions, shape {list(argument.shape)}; accepted: "
-            f"{len(tensor.shape)}, shape [{', '.join(map(str, tensor.shape))}]",
+            f"{len(tensor.shape)}, shape [{', '.join(map(str, tensor.shape))}]"
+            f"{_batch_hint(tensor, argument.shape)}",
         )
+
+
+def _batch_hint(tensor: Tensor, shape: Sequence[int]) -> str:
+    """What an example without its batch lacks, or has too much; "" for other shapes."""
+
+    def fits(rows: Sequence[int], sizes: Sequence[Size]) -> bool:
+        pairs = zip(rows, sizes, strict=True)
+        return bool(rows) and all(size.constant in (None, found) for found, size in pairs)
+
+    if len(shape) == len(tensor.shape) - 1 and fits(shape, tensor.shape[1:]):
+        return ". One example without a batch? Pass x[None]"
+    if len(shape) == len(tensor.shape) + 1 and shape[0] == 1 and fits(shape[1:], tensor.shape):
+        return ". A batch of one where one example is wanted? Pass x[0]"
+    return ""
 
 
 def check_place(

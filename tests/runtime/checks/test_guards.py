@@ -21,7 +21,14 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
     ("x", "y", "message"),
     [
         (X.astype(np.float64), X, r"demo: argument 'x' has dtype float64; accepted: float32"),
-        (X[0], X, r"'x' has 1 dimensions, shape \[3\]; accepted: 2, shape \[b, s\]"),
+        (
+            X[0],
+            X,
+            r"'x' has 1 dimensions, shape \[3\]; accepted: 2, shape \[b, s\]\. .* x\[None\]\.$",
+        ),
+        (X[None], X, r"'x' has 3 dimensions, .*; accepted: 2, shape \[b, s\]\. .* Pass x\[0\]\.$"),
+        (X[None, None], X, r"'x' has 4 dimensions, .*; accepted: 2, shape \[b, s\]\.$"),
+        (np.ones((2, 2, 3), np.float32), X, r"'x' has 3 dim.*; accepted: 2, shape \[b, s\]\.$"),
         (np.ones((9, 3), np.float32), np.ones((9, 3), np.float32), "b 9 by its dimension 0.*1 to"),
         (np.ones((2, 33), np.float32), np.ones((2, 33), np.float32), "s 33.*s in 0 to 32"),
         (
