@@ -102,8 +102,8 @@ class Weights:
         if missing:
             raise WeightError(
                 f"calling {self._model}: {len(missing)} of {len(self._weights)} weights have not "
-                f"been given, the first is {missing[0]!r}. Call bind_weights(...) first, or load "
-                "with weights=PATH; a command line takes --weights FILE."
+                f"been given: {some(missing)}. Call bind_weights(...) first, or load with "
+                "weights=PATH; a command line takes --weights FILE."
             )
         return self._addresses()
 
@@ -288,7 +288,7 @@ class Weights:
         lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
         if strict and lacking:
             raise self._refused(
-                f"{some(lacking)} not given ({len(lacking)} of {len(self._weights)}); "
+                f"{some(lacking)} not given ({len(lacking)} of {len(self._weights)} are missing); "
                 "strict=False keeps what was bound before"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
