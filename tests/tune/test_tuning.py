@@ -38,7 +38,11 @@ def test_the_command_lines_build_tune_and_build_again(
     words = [str(model), "-o", str(tmp_path), "--target", "cpu"]
     assert main([*words, "--candidates", "2"]) == 0
     (wheel,) = tmp_path.glob("*.whl")
+    capsys.readouterr()
     assert main(["tune", str(wheel), "-o", str(file)]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.startswith(f"{file}: another form is quicker in ")
+    assert told.endswith(f"; build with --tuning {file}, or load(tuning=)")
     (one,) = json.loads(file.read_text())["measured"]
     assert one["target"] == "cpu" and len(one["choices"]) == 2
     assert main([*words, "--tuning", str(file)]) == 0

@@ -27,7 +27,15 @@ from ..model import Method
 from ..plan import Branch, Call, Control, Form, Launch, Loop, Place, Plan, SizeRead, flat
 from ..prepare import Prepared, prepare
 from ..safetensors import Stored
-from ..tuning_file import Times, Tuning, form_name, merged, read_tuning, tuning_text
+from ..tuning_file import (
+    Times,
+    Tuning,
+    form_name,
+    gain_text,
+    merged,
+    read_tuning,
+    tuning_text,
+)
 from .tune_sizes import main_sizes, single_sizes
 
 BEYOND_CACHES = 256 << 20  # bytes of all copies: twice the largest L2 cache of today
@@ -91,11 +99,13 @@ def tune_into(
     if not file.absolute().parent.is_dir():
         raise AotpackError(f"writing {file}: its folder does not exist; make it, or name another")
     old = read_tuning(file) if file.exists() else {}
-    text = tuning_text(merged(old, tune(package, device, weights=weights, report=report)))
+    found = tune(package, device, weights=weights, report=report)
+    text = tuning_text(merged(old, found))
     try:
         file.write_text(text)
     except OSError as error:
         raise AotpackError(f"writing {file}: {error.strerror}; pass another file to -o") from None
+    report(f"{file}: {gain_text(found)}; build with --tuning {file}, or load(tuning=)")
 
 
 def _time_plan(
