@@ -200,6 +200,36 @@ def test_inspect_for_a_processor(
     assert page.texts["summary"] == [*sorted(names), "what kernels/source/kernels.c share"]
 
 
+CODED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8))
+example_inputs = (torch.randn(2, 64),)
+name = "coded"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "row"),
+    [
+        (["--quantize", "int8"], "int8, a scale for each row: 0.weight, 1.weight"),
+        (["--quantize", "int4:group=16"], "int8, a scale for each 8 bytes: 0.weight, 1.weight"),
+        (["--quantize", "fp8"], "float8_e4m3fn, a scale for each row: 0.weight, 1.weight"),
+        ([], ""),
+    ],
+)
+def test_inspect_tells_weights_that_are_codes(
+    options: list[str], row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "coded.py").write_text(CODED)
+    words = [str(tmp_path / "coded.py"), "-o", str(tmp_path), "--target", "cpu", *options]
+    assert main(words) == 0
+    (built,) = tmp_path.glob("*.whl")
+    capsys.readouterr()
+    assert main(["inspect", str(built)]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("codes")]
+    assert [" ".join(line.split()) for line in rows] == ([f"codes {row}"] if row else [])
+
+
 def test_an_unknown_kernel_is_refused(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, error = failed(capsys, "inspect", str(wheel), "--kernel", "nothing")
     assert code == 2 and "has no kernel 'nothing'; it has " in error
@@ -214,6 +244,19 @@ def test_verify_in_the_interpreter(wheel: Path, capsys: pytest.CaptureFixture[st
         "on interpreter, as sm_80:",
         "on interpreter, as sm_90:",
     ]
+
+
+def test_verify_says_where_it_ran(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(folder / "half_model.py"), "-o", str(tmp_path), "--target", "cpu"]
+    assert main(words) == 0
+    (built,) = tmp_path.glob("*.whl")
+    for device in ([], ["--device", "cpu"]):
+        capsys.readouterr()
+        assert main(["verify", str(built), *device]) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert [line for line in printed if line.startswith("on ")] == printed[:1] == ["on cpu:"]
 
 
 def test_bench_says_what_it_times(
@@ -418,6 +461,9 @@ def test_a_pass_that_is_none_is_answered_with_those_that_are(
     assert code == 2
     assert "--after fuze: no pass has that name; accepted are remove_dead_code, " in error
     assert ", fuse, " in error and error.count("\n") == 1
+    assert error.endswith("; did you mean 'fuse'?\n")
+    _, error = failed(capsys, "show", "no_such_model.py", "--after", "xyzzy")
+    assert "no pass has that name" in error and "did you mean" not in error
     code, error = failed(capsys, "show", "m.py", "--after", "fuse", "--stage", "lowered")
     assert code == 2 and "not allowed with" in error
 

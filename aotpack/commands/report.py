@@ -9,7 +9,7 @@ from aotpack.devices import GPUS
 from aotpack.errors import printable
 from aotpack.render.report import Cell, Listing, Report, Table, render_report
 from aotpack.runtime.manifest import Kernel, Manifest
-from aotpack.runtime.tensors import Tensor, derived_text, weights_text
+from aotpack.runtime.tensors import Tensor, Weight, derived_text, weights_text
 from aotpack.target import CPU
 from aotpack.tune import estimate
 
@@ -38,6 +38,7 @@ def summary_rows(manifest: Manifest, archive: zipfile.ZipFile, sizes: Sizes) -> 
         ("targets", ", ".join(manifest.targets)),
         *(row for name, one in methods for row in _method_rows(name, one)),
         ("weights", f"{weights_text(manifest.weights)}, {manifest.weights_mode}"),
+        *_code_rows(manifest.weights),
         *(row for name, one in methods for row in _memory_rows(name, one)),
         *(row for name, one in methods for row in _moved_rows(name, one, sizes[name])),
         *(("torch", f"runs {call.operator}: {call.reason}") for call in manifest.calls.values()),
@@ -57,6 +58,25 @@ def _method_rows(name: str, manifest: Manifest) -> Rows:
         *([("changes", ", ".join(signature.updates))] if name and signature.updates else []),
         *(("assertion", one.message) for one in signature.assertions),
     ]
+
+
+def _code_rows(weights: Sequence[Weight]) -> Rows:
+    """The weights that are codes: how they are stored, and what has a scale of its own.
+
+    A byte may hold two codes of 4 bits: the shapes do not tell.
+    """
+    known = {one.name: one for one in weights}
+    found: dict[str, list[str]] = {}
+    for name, codes in known.items():
+        stem = name.removesuffix("_codes")
+        scales = known.get(f"{stem}_scales")
+        if stem == name or scales is None:
+            continue
+        row = codes.shape[-1]
+        count = row // scales.shape[-1] if scales.shape and scales.shape[-1] else 0
+        of = f"each {count} bytes" if count and count < row else "each row"
+        found.setdefault(f"{codes.dtype}, a scale for {of}", []).append(stem)
+    return [("codes", f"{how}: {', '.join(names)}") for how, names in found.items()]
 
 
 def _memory_rows(name: str, manifest: Manifest) -> Rows:

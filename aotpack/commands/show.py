@@ -11,7 +11,7 @@ from aotpack.commands.model_options import (
     load_source,
     read_options,
 )
-from aotpack.errors import UsageError
+from aotpack.errors import UsageError, did_you_mean
 from aotpack.ir.passes import PassRun
 from aotpack.target import DEFAULT_TARGETS, parse_targets
 
@@ -97,4 +97,7 @@ def _check_pass(name: str) -> None:
 
     names = list(dict.fromkeys(one.name for one in PASSES))
     if name not in names:
-        raise UsageError(f"--after {name}: no pass has that name; accepted are {', '.join(names)}")
+        raise UsageError(
+            f"--after {name}: no pass has that name; accepted are {', '.join(names)}"
+            f"{did_you_mean(name, names)}"
+        )

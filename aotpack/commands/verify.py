@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         with shipped_runtime(package, options.imports) as runtime:
             for where, port in devices(options.device, package):
                 report = runtime.verify(package, port, weights=weights)
-                print(f"on {where}:\n{report}" if where else report)
+                print(f"on {where or report.device}:\n{report}")
                 if not report.is_passed:
                     place = f" on {where}" if where else ""
                     raise VerifyError(

@@ -79,7 +79,7 @@ def _run(folder: Path, options: argparse.Namespace) -> int:
     import_first(options.imports)
     if options.command == "verify":
         report = verify(folder, device_of(options.device), weights=options.weights)
-        print(report)
+        print(f"on {report.device}:\n{report}")
         return 0 if report.is_passed else 1
     if options.command == "tune":
         device = device_of(options.device)

@@ -41,6 +41,7 @@ class Report:
     actions: tuple[str, ...]
     calls: tuple[str, ...] = ()  # operators that torch runs
     left_out: str = ""  # why there is nothing to compare with
+    device: str = ""  # the name of what it ran on
 
     @property
     def is_passed(self) -> bool:
@@ -95,8 +96,10 @@ def verify(
                 checks += check_golden(model, method)
             else:
                 notes.append(f"{name and f'{name}: '}{printable(facts.note)}")
+        ran_on = model.device.name
     check_weights(model.manifest, None if weights is None else Path(weights))
-    return Report(tuple(checks), tuple(actions), called(model.manifest), "; ".join(notes))
+    calls = called(model.manifest)
+    return Report(tuple(checks), tuple(actions), calls, "; ".join(notes), ran_on)
 
 
 def check_golden(model: Package, method: Method) -> tuple[Check, ...]:
