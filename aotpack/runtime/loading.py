@@ -80,7 +80,7 @@ def load(
     times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
     chosen = select(port, manifest.targets, allow_jit)
-    _warn_of_unused(manifest, tuning, times, (hardware(port), chosen[0]))
+    _warn_of_unused(manifest, tuning, times, port, chosen[0])
     return _bound(_loaded(manifest, port, options, times, chosen), weights, check=check)
 
 
@@ -189,13 +189,13 @@ def _times(tuning: str | Path | None) -> Tuning:
 
 
 def _warn_of_unused(
-    manifest: Manifest, file: str | Path | None, times: Tuning, place: tuple[str, str]
+    manifest: Manifest, file: str | Path | None, times: Tuning, device: Device, target: str
 ) -> None:
     """Say of a file that it chooses nothing: the model is right, and as quick as without."""
     if file is None:
         return
     known = {key for one in manifest.entries.values() for key in one.choices}
-    if reason := why_unused(times, place, known):
+    if reason := why_unused(times, (hardware(device), target), known):
         name = manifest.signature.name
         warn(
             f"loading {name}: the tuning file {file} chooses nothing: {reason}",
