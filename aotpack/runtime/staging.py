@@ -69,7 +69,9 @@ def stage_outputs(
     arena: Arena[Any], specs: Sequence[Spec], outputs: list[int]
 ) -> list[tuple[int, int, int]]:
     """Staging buffers for outputs on the host: (output, address, bytes)."""
-    copied = []
+    copied: list[tuple[int, int, int]] = []
+    if -1 not in outputs:  # as a rule
+        return copied
     for index in [index for index, address in enumerate(outputs) if address == -1]:
         shape, _, dtype, _ = specs[index]
         size = math.prod(shape) * dtype.itemsize

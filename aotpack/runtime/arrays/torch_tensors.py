@@ -45,15 +45,13 @@ class TorchFramework:
         return self._current(self._device.index) if self._current is not None else 0
 
     def read(self, values: Sequence[Any], stream: int) -> tuple[list[int], Hashable, Any]:
+        addresses: list[int] = []
+        facts = []
         try:
-            addresses = [value.data_ptr() for value in values]
-            if self._with_strides:
-                facts = [(v.shape, v.dtype, v.get_device(), v.stride(), v.is_neg()) for v in values]
-            else:
-                facts = [
-                    (v.shape, v.dtype, v.get_device(), v.is_contiguous(), v.is_neg())
-                    for v in values
-                ]
+            for v in values:
+                addresses.append(v.data_ptr())
+                layout = v.stride() if self._with_strides else v.is_contiguous()
+                facts.append((v.shape, v.dtype, v.get_device(), layout, v.is_neg()))
         except RuntimeError:
             raise _without_memory(values) from None
         if self._external is not None:
@@ -96,18 +94,18 @@ class TorchFramework:
 
     def empty(self, specs: Sequence[_Spec], stream: int) -> tuple[list[Any], list[int]]:
         if self._external is None:
-            tensors = self._made(specs)
-        else:
-            with self._use_stream(self._external):
-                tensors = self._made(specs)
-        return tensors, [tensor.data_ptr() for tensor in tensors]
+            return self._made(specs)
+        with self._use_stream(self._external):
+            return self._made(specs)
 
-    def _made(self, specs: Sequence[_Spec]) -> list[Any]:
+    def _made(self, specs: Sequence[_Spec]) -> tuple[list[Any], list[int]]:
         empty, dtypes, device = self._empty, self._dtypes, self._device
-        return [
-            empty(shape, strides, dtype=dtypes[dtype.name], device=device)
-            for shape, strides, dtype, _ in specs
-        ]
+        tensors, addresses = [], []
+        for shape, strides, dtype, _ in specs:
+            tensor = empty(shape, strides, dtype=dtypes[dtype.name], device=device)
+            tensors.append(tensor)
+            addresses.append(tensor.data_ptr())
+        return tensors, addresses
 
 
 def _check_storage(value: Any) -> None:
