@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._C import _functorch as func_levels
 from torch._dynamo.exc import UserError, UserErrorType
 from torch.distributions import Distribution
 from torch.export import ExportedProgram
@@ -239,12 +240,23 @@ def _is_object(tensor: object) -> bool:
     return isinstance(tensor, torch.Tensor) and is_traceable_wrapper_subclass(tensor)
 
 
+def _leave_levels(depth: int) -> None:
+    """Leave the levels of ``torch.func`` above ``depth``, and that of forward derivatives."""
+    if func_levels.get_dynamic_layer_stack_depth() == depth:
+        return
+    func_levels.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+    with suppress(RuntimeError):  # there is one at most, and none without jvp
+        torch._C._exit_dual_level(level=0)
+
+
 @contextmanager
 def quiet_inference() -> Iterator[None]:
     """No gradients, no fused encoder kernels (which hide operators), no torch log on stderr.
 
     What torch's compiler changes in the process is put back: whether distributions check arguments.
+    So are the levels of ``torch.func`` that a program entered, where an error kept it from leaving.
     """
+    depth = func_levels.get_dynamic_layer_stack_depth()
     validates = Distribution._validate_args
     fast_path = torch.backends.mha.get_fastpath_enabled()
     disabled = [log.disabled for log in _CHATTY]
@@ -256,6 +268,7 @@ def quiet_inference() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        _leave_levels(depth)
         Distribution.set_default_validate_args(validates)
         torch.backends.mha.set_fastpath_enabled(fast_path)
         for log, before in zip(_CHATTY, disabled, strict=True):

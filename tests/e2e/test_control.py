@@ -228,6 +228,10 @@ def associative(self, x):
     return associative_scan(lambda a, b: a * 0.5 + b, x, 0, combine_mode="generic")
 
 
+def fills_a_constant(self, x, p):
+    return torch.cond(p, lambda x: x + torch.full((), 2.0), lambda x: x * 3, (x,))
+
+
 CASES = (
     Case("closures", closures, (lambda: (x(3, 4), YES), lambda: (x(3, 4), NO))),
     Case("several", several_results, (lambda: (x(3, 4), NO), lambda: (x(3, 4), YES))),
@@ -258,6 +262,7 @@ CASES = (
     ),
     Case("backwards", backwards, (lambda: (x(2, 4), x(2, 5, 4)),)),
     Case("scans", scan_of_scans, (lambda: (x(3, 2, 4),),)),
+    Case("filled", fills_a_constant, (lambda: (x(3, 4), YES), lambda: (x(3, 4), NO))),
     Case("associative", associative, (lambda: (x(7, 4),),)),
 )
 
@@ -329,6 +334,10 @@ def changes_a_buffer(self, x, p):
     return torch.cond(p, side, lambda x: x * 3, (x,))
 
 
+def makes_a_constant(self, x, p):
+    return torch.cond(p, lambda x: x + torch.tensor(2.0), lambda x: x * 3, (x,))
+
+
 def sizes_from_data(self, x, p):
     return torch.cond(p, lambda x: x.nonzero().sum(), lambda x: x.long().sum(), (x,))
 
@@ -353,6 +362,7 @@ def draws(self, x, p):
     [
         (changes_an_input, r"aten.add_.Tensor changes a tensor in place inside of a branch"),
         (changes_a_buffer, r"aten.mul_.Tensor changes a tensor in place inside of a branch"),
+        (makes_a_constant, r"call it outside, or write torch.full"),
         (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
         (slices_by_a_number, "is data, a number that a loop carries"),
         (halves_a_number, "of numbers that are data, these are computed: add, sub"),

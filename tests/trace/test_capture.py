@@ -215,6 +215,19 @@ def test_the_log_of_sizes_is_left_as_it_was(trace_function):
     assert (log.handlers, log.level, log.propagate, log.disabled) == before
 
 
+def along(function, x):
+    return torch.func.jvp(function, (x,), (x + 1,))[1]
+
+
+def test_forward_derivatives_are_accepted_and_after_a_refusal_too(trace_function):
+    square = torch.ones(2, 2)
+    with pytest.raises(TraceError, match="functionalising m: "):
+        trace_function(lambda self, x: along(lambda x: x.tanh() @ x, x), square)
+    assert type((square + 1).clone()) is torch.Tensor and (square + 1).untyped_storage().nbytes()
+    graph = trace_function(lambda self, x: along(torch.tanh, x), square).graph
+    assert "aten.tanh.default" in {node.op for node in graph.nodes}
+
+
 def test_refuses_what_cannot_be_copied(trace_function):
     with pytest.raises(
         TraceError, match="copying Model before tracing: cannot pickle '_thread.lock'"

@@ -28,6 +28,8 @@ SCAN = torch.ops.higher_order.scan
 
 SUBGRAPH = torch.ops.higher_order.invoke_subgraph
 
+_DETACHED = torch.ops.aten.detach_.default
+
 NUMBER_OPERATORS: dict[Any, str] = {
     operator.add: "operator.add",
     operator.sub: "operator.sub",
@@ -75,12 +77,20 @@ def part_results(module: fx.GraphModule) -> tuple[Any, ...]:
 
 
 def check_parts(program: ExportedProgram, name: str) -> None:
-    """Refuse graphs that change a tensor in place: torch does not functionalise them."""
+    """Refuse graphs that change a tensor in place: torch does not functionalise them.
+
+    ``torch.tensor(0)`` is among them: it detaches its constant in place.
+    """
     for module in program.graph_module.modules():
         if module is program.graph_module or not isinstance(module, fx.GraphModule):
             continue
         for node in module.graph.nodes:
             schema = getattr(node.target, "_schema", None)
+            if node.target is _DETACHED:
+                raise UnsupportedError(
+                    f"tracing {name}: torch.tensor(...) is called inside of a branch or a loop, "
+                    "where torch keeps no constants; call it outside, or write torch.full(...)"
+                )
             if isinstance(schema, torch.FunctionSchema) and schema.is_mutable:
                 raise UnsupportedError(
                     f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
