@@ -6,6 +6,7 @@ their digits, the graph is run with other roundings too (``noise``): what these 
 departure. Overflow on the way is one, unless roundings in the model's own types avoid it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from aotpack.stages import Signature
 from aotpack.trace.agreement.exported import AnotherFunction
@@ -27,7 +29,7 @@ from aotpack.trace.golden.reference import (
     in_order_of_results,
     results_of,
 )
-from aotpack.trace.operators.control import EndlessLoop, Turns
+from aotpack.trace.operators.control import EndlessLoop, Turns, is_part, part_of
 from aotpack.trace.operators.random import Example
 from aotpack.trace.source import source_of
 
@@ -107,7 +109,10 @@ class _Runs:
             for sign in (1, -1):
                 runs.append(OwnNoisy(module, None, turns, number, sign))
                 runs.append(Noisy(module, None, turns, number, sign))
-        seen = [_Others(Seen(_wide(one)), one.isfinite(), one.isfinite()) for one in found]
+        seen = [
+            _Others(Seen(_wide(one)), one.isfinite(), one.isfinite(), unit)
+            for one, unit in zip(found, _units(self.program), strict=True)
+        ]
         for run in runs:
             try:
                 results = self.results(run)
@@ -125,6 +130,7 @@ class _Others:
     seen: Seen
     sometimes: torch.Tensor  # finite in a run in the model's own types
     always: torch.Tensor  # finite in each of them
+    unit: float  # of the coarsest type on the way
 
     def add(self, result: torch.Tensor, *, is_own: bool) -> None:
         self.seen.add(_wide(result))
@@ -134,7 +140,9 @@ class _Others:
 
     def explain(self, wanted: torch.Tensor, found: torch.Tensor) -> bool:
         """True if other roundings explain how a result differs."""
-        return _is_rounding(wanted, found, self.seen) and not self._is_lost(wanted, found)
+        return _is_rounding(wanted, found, self.seen, self.unit) and not self._is_lost(
+            wanted, found
+        )
 
     def _is_lost(self, wanted: torch.Tensor, found: torch.Tensor) -> bool:
         """True if finite numbers became infinite or NaN, more than turn so by roundings.
@@ -175,11 +183,33 @@ def _wide(result: torch.Tensor) -> torch.Tensor:
     return result.double() if result.is_floating_point() else result
 
 
-def _is_rounding(wanted: torch.Tensor, found: torch.Tensor, seen: Seen) -> bool:
+def _units(program: ExportedProgram) -> list[float]:
+    """For each result, the unit of the coarsest floats that operators on its way return."""
+    coarsest: dict[fx.Node, float] = {}
+    for node in program.graph.nodes:
+        parts = part_of(node).modules() if is_part(node) else ()
+        inside = [
+            one for part in parts if isinstance(part, fx.GraphModule) for one in part.graph.nodes
+        ]
+        own = max(map(_unit, [node, *inside]))
+        coarsest[node] = max([own, *(coarsest[one] for one in node.all_input_nodes)])
+    (results,) = program.graph.output_node().args
+    return [coarsest[one] for one in in_order_of_results(program, results)]
+
+
+def _unit(node: fx.Node) -> float:
+    """The unit of the floats that an operator returns; 0 where nothing is rounded."""
+    given = pytree.tree_leaves(node.meta.get("val")) if node.op == "call_function" else ()
+    floats = (one for one in given if isinstance(one, torch.Tensor) and one.is_floating_point())
+    return max((torch.finfo(one.dtype).eps for one in floats), default=0.0)
+
+
+def _is_rounding(wanted: torch.Tensor, found: torch.Tensor, seen: Seen, unit: float) -> bool:
     """True if other roundings explain how a result differs.
 
     They explain an element that they change as much. Some runs do not show all that may turn: as
-    many elements more are explained as turn in them.
+    many elements more are explained as turn in them. One turns that changes by more than half of
+    the digits of ``unit``: where a step rounds to 16 bits, all floats change by some of theirs.
     """
     if wanted.dtype is not found.dtype or wanted.shape != found.shape or wanted.is_complex():
         return False
@@ -191,6 +221,7 @@ def _is_rounding(wanted: torch.Tensor, found: torch.Tensor, seen: Seen) -> bool:
         off = (x - y).abs()
         is_same = (x == y) | (x.isnan() & y.isnan())
         reached = tolerance(found[x.isfinite()])  # where all that is wanted is 0, the limit is too
-        turned = ~(change <= max(limit, reached))
+        coarse = math.sqrt(max(1.0, unit / torch.finfo(wanted.dtype).eps))
+        turned = ~(change <= coarse * max(limit, reached))
         unexplained = ~is_same & change.isfinite() & ~(off <= limit + STRENGTH * change)
     return int(torch.count_nonzero(unexplained)) <= int(torch.count_nonzero(turned))

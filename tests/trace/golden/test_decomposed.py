@@ -50,10 +50,21 @@ def one_overlapping_in_many(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.sin(), t
 
 
+def overlapping_after_16_bits(x: Tensor) -> Tensor:
+    """Roundings to bfloat16 move all numbers, and explain none that is another one."""
+    return overlapping(x.bfloat16().float())
+
+
 POWERS = torch.tensor([0.0, 1e-30, 1.0]), torch.tensor([200, 200, 3])  # 2**200 is no float32
 
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str, str]] = {
     "values": (overlapping, (X,), r"output0 differs by .*", r"aten.mul_.Tensor, which differs by"),
+    "16 bits on the way": (
+        overlapping_after_16_bits,
+        (X,),
+        r"output0 differs by .*",
+        r"aten.mul_.Tensor, which differs by",
+    ),
     "zeros": (zero_for_eager, (X,), r"output0 differs by 1 .*", r"aten.sub_.Tensor"),
     "one value": (one_overlapping_in_many, (X,), r"output1 differs by .*", r"aten.mul_.Tensor"),
     "overflow": (torch.ldexp, POWERS, r"output0 has infinities .*", r"aten.ldexp.Tensor, which"),
@@ -99,6 +110,8 @@ ACCEPTED = {
     "choices": (lambda x: torch.stack([x.softmax(0), x.exp() / x.exp().sum()]).argmax(0), X),
     "chaos": (chaos, X),
     "chaos of 16 bits": (chaos, X.half()),
+    "chaos after 16 bits": (lambda x: chaos(x.bfloat16().float()), X),
+    "chaos of 16 bits in float32": (lambda x: chaos(x.bfloat16())[0].float(), X),
     "overflow": (lambda x: F.huber_loss(x * 6e4, -x * 6e4), X.half()),
     "overflow by roundings": (lambda x: (chaos(x)[0] * 177).exp(), X),
     "windows that do not overlap": (lambda x: x.clone().as_strided((3, 2), (4, 1)).mul_(2), X),
