@@ -15,6 +15,7 @@ from torch import fx
 from torch._higher_order_ops import invoke_subgraph as _subgraph  # noqa: F401  (defines it)
 from torch._higher_order_ops import map as _map  # noqa: F401  (defines map_impl)
 from torch._higher_order_ops import scan as _scan  # noqa: F401  (defines scan)
+from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UnsupportedError
@@ -27,6 +28,8 @@ MAP = torch.ops.higher_order.map_impl
 SCAN = torch.ops.higher_order.scan
 
 SUBGRAPH = torch.ops.higher_order.invoke_subgraph
+
+_REGIONS = wrap_with_autocast, wrap_with_set_grad_enabled
 
 _DETACHED = torch.ops.aten.detach_.default
 
@@ -77,25 +80,30 @@ def part_results(module: fx.GraphModule) -> tuple[Any, ...]:
 
 
 def check_parts(program: ExportedProgram, name: str) -> None:
-    """Refuse graphs that change a tensor in place: torch does not functionalise them.
+    """Refuse branches and loops that change a tensor in place: torch does not functionalise them.
 
-    ``torch.tensor(0)`` is among them: it detaches its constant in place.
+    It does that of regions, as of autocast. ``torch.tensor(0)`` detaches its constant in place.
     """
-    for module in program.graph_module.modules():
-        if module is program.graph_module or not isinstance(module, fx.GraphModule):
+    _check_part(program.graph_module, name, may_change=True)
+
+
+def _check_part(module: fx.GraphModule, name: str, *, may_change: bool) -> None:
+    for node in module.graph.nodes:
+        if is_part(node):
+            is_region = all(user.target in _REGIONS for user in node.users)
+            _check_part(part_of(node), name, may_change=may_change and is_region)
+        schema = getattr(node.target, "_schema", None)
+        if may_change or not isinstance(schema, torch.FunctionSchema) or not schema.is_mutable:
             continue
-        for node in module.graph.nodes:
-            schema = getattr(node.target, "_schema", None)
-            if node.target is _DETACHED:
-                raise UnsupportedError(
-                    f"tracing {name}: torch.tensor(...) is called inside of a branch or a loop, "
-                    "where torch keeps no constants; call it outside, or write torch.full(...)"
-                )
-            if isinstance(schema, torch.FunctionSchema) and schema.is_mutable:
-                raise UnsupportedError(
-                    f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
-                    "or a loop; return the new value from there, and assign it outside"
-                )
+        if node.target is _DETACHED:
+            raise UnsupportedError(
+                f"tracing {name}: torch.tensor(...) is called inside of a branch or a loop, "
+                "where torch keeps no constants; call it outside, or write torch.full(...)"
+            )
+        raise UnsupportedError(
+            f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
+            "or a loop; return the new value from there, and assign it outside"
+        )
 
 
 def without_subgraphs(program: ExportedProgram) -> ExportedProgram:
