@@ -255,7 +255,7 @@ def _deciding_length(
     """
     results = typical(points(operation.axes))
     programs = _columns(operation, program, results) if down else results
-    if programs >= limits.enough_readers:
+    if whole.constant is not None or programs >= limits.enough_readers:
         return typical(whole)
     return int(min(bounds(whole)[1], LARGEST_SIZE))
 

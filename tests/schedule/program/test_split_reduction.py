@@ -13,7 +13,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.program import Program, all_axes
 from aotpack.ir.symbolic.facts import bounds
-from aotpack.ir.symbolic.integers import Var
+from aotpack.ir.symbolic.integers import Var, product
 from aotpack.ir.verify.program import verify
 from aotpack.schedule.program.split_reduction import split_reductions
 from tests.schedule.programs import I64, Writer, load
@@ -207,3 +207,13 @@ def test_the_largest_length_decides_where_few_programs_read(columns: int, most: 
         parts = first.axes[0].extent
         found = [parts.evaluate({"b": rows}) for rows in (1, 255, 256, 2**17)]
         assert found == [1, 1, 2, most]
+
+
+@pytest.mark.row("S:B12")
+@pytest.mark.parametrize("length", [2**32, 2**31 - 1])
+def test_parts_of_a_length_of_any_bits_are_the_whole(length: int) -> None:
+    first, second = split_reductions(whole("sum", 1, length), H200).operations
+    assert isinstance(first, Reduction) and isinstance(second, Reduction)
+    parts, step = int(first.axes[0].extent), int(first.inner[0].extent)
+    lanes = int(product(axis.extent for axis in second.inner)) // parts
+    assert length <= parts * (step + lanes) <= length + 16 * parts
