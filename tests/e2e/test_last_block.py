@@ -62,6 +62,25 @@ def test_a_dynamic_number_of_rows() -> None:
         agree(compiled, (x,))
 
 
+WHOLE: dict[str, Callable[..., Any]] = {
+    "extremes": lambda x: (x.amax(), x.argmax()),
+    "moments": lambda x: x.var(),
+    "columns": lambda x: x.sum(0),
+    "codes": lambda x: (x / x.abs().amax() * 127).round(),
+}
+
+
+@pytest.mark.row("S:B12")
+@pytest.mark.parametrize("case", WHOLE)
+def test_a_call_has_as_many_parts_as_its_length(case: str) -> None:
+    """From one row to many times what a part has, and about the borders."""
+    shapes = {"x": {0: Dim("b", min=1, max=2**16)}}
+    compiled = compile_all(Rows(WHOLE[case]), (numbers(300, 64),), None, shapes, gpu=SMALL)
+    assert any(kernel.runs_in_last_block for kernel in compiled.scheduled.schedule.kernels)
+    for count in (1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 1031):
+        agree(compiled, (numbers(count, 64),))
+
+
 @pytest.mark.row("C:G19", "C:L7")
 @pytest.mark.parametrize("case", ["rows", "columns"])
 def test_who_arrives_last_decides_no_bit(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
