@@ -180,12 +180,12 @@ def main() -> int:
     if given.build_only:
         return 0
     for job in jobs:
-        _save_answers(job)
+        save_answers(job)
     checks = given.checks.split(",")
     return sum(_finds(check, [*sys.argv[1:], "--run"]) for check in checks)
 
 
-def _save_answers(job: Job) -> None:
+def save_answers(job: Job) -> None:
     """Eager's on the GPU, without a check, and those of float64."""
     module, args = job.made()
     eager = module.cuda()(*(one.cuda() for one in args)).cpu()

@@ -486,6 +486,17 @@ def test_builds_that_check_indices_raise_where_eager_does(
             model(GOOD, i)
 
 
+def test_values_that_a_mask_counts_go_where_it_is_true_with_checks() -> None:
+    def step(x, i):
+        places = i > 0
+        return x.index_put((places,), x[places] * 2)
+
+    x, i = torch.rand(5), torch.tensor([1, 0, 2, 0, 3])
+    model = aotpack.compile(Places(step), (x, i), target="cpu", check_indices=True)
+    for given in (i, i * 0, i + 1, i - 2):
+        torch.testing.assert_close(model(x, given), step(x, given))
+
+
 @pytest.mark.row("C:inv5")
 def test_indices_are_checked_in_loops_with_dynamic_sizes_and_of_any_type() -> None:
     def step(x, i):

@@ -91,7 +91,7 @@ def test_it_requires_numpy_alone(wheel: Path) -> None:
 def test_it_agrees_with_eager_where_nothing_else_is(site: Path) -> None:
     done = run(site, "verify")
     assert done.returncode == 0, done.stderr
-    line = r"output0: largest error \S+, eager's \S+, allowed \S+: ok"
+    line = r"on cpu:\noutput0: largest error \S+, eager's \S+, allowed \S+: ok"
     assert re.match(line, done.stdout) and "no program started" in done.stdout
 
 

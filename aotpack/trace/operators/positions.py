@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from aotpack.trace.operators.position_rules import Begins, Inside, Ordered, Rule, Total
 
@@ -133,7 +134,10 @@ def _dimensions(given: _Arguments) -> Iterator[Rule]:
 
 
 def _put(given: _Arguments) -> Iterator[Rule]:
-    """A mask chooses as many places as there are values, unless one value goes to all of them."""
+    """A mask chooses as many places as there are values, unless one value goes to all of them.
+
+    Of a counted number of values nobody knows that.
+    """
     yield from _dimensions(given)
     used = [one for one in given["indices"] if one is not None]
     masks = [one for one in used if one.meta["val"].dtype in (torch.bool, torch.uint8)]
@@ -141,7 +145,7 @@ def _put(given: _Arguments) -> Iterator[Rule]:
         return
     chosen, values = _shape(masks[0]), _shape(given["values"])
     behind = len(_shape(given["self"])) - given["indices"].index(masks[0]) - len(chosen)
-    if len(values) > behind and values[-1 - behind] != 1:
+    if len(values) > behind and guard_or_false(values[-1 - behind] != 1):
         yield Total(masks[0], values[-1 - behind], expanded=chosen)
 
 
