@@ -14,13 +14,11 @@ tests/e2e/law.py.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import torch
@@ -32,7 +30,7 @@ from aotpack.pipeline import Source
 from aotpack.runtime import load
 from aotpack.target import native_target
 from tools.bench_kernels import in_turns
-from tools.case_packages import built, graded, measured, write_figures
+from tools.case_packages import add_package_options, built, graded, measured, write_figures
 
 SETS_BYTES = 256 * 2**20  # several times L2
 FEWEST_SETS, MOST_SETS = 2, 96
@@ -289,12 +287,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(GROUPS))
     parser.add_argument("--dtype", default="bfloat16", help="bfloat16, float16 or float32")
-    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "attention"))
-    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
-    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
-    parser.add_argument("--csv", type=Path)
+    add_package_options(parser, "attention")
     return parser.parse_args()
 
 

@@ -16,12 +16,10 @@ tests/e2e/law.py.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import torch
@@ -31,7 +29,7 @@ from aotpack.pipeline import Source
 from aotpack.runtime import load
 from aotpack.target import native_target
 from tools.bench_kernels import in_turns
-from tools.case_packages import built, graded, measured, write_figures
+from tools.case_packages import add_package_options, built, graded, measured, write_figures
 from tools.conv_cases import GROUPS, Case, cases_of
 
 INPUTS = ("nchw", "channels-last", "nhwc")
@@ -236,12 +234,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batch", help="such as 1,32 (default: those of the group)")
     parser.add_argument("--inputs", choices=INPUTS, default="nchw", help="what ours is given")
     parser.add_argument("--peers", default="nchw,channels-last,fused")
-    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "convolutions"))
-    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
-    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
-    parser.add_argument("--csv", type=Path)
+    add_package_options(parser, "convolutions")
     return parser.parse_args()
 
 

@@ -10,12 +10,10 @@ package moves what must move; what only reads may reach more than a copy of as m
 """
 
 import argparse
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import torch
@@ -25,7 +23,7 @@ from aotpack.runtime import load
 from aotpack.target import native_target
 from tools.bench_kernels import in_turns
 from tools.bench_matmul import copy_rate
-from tools.case_packages import built, graded, measured, write_figures
+from tools.case_packages import add_package_options, built, graded, measured, write_figures
 from tools.codegen_corpus import Function
 
 COLUMNS = 1024
@@ -153,12 +151,7 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", default=[*CASES], metavar="CASE")
-    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "dynamic-rows"))
-    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
-    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
-    parser.add_argument("--csv", type=Path)
+    add_package_options(parser, "dynamic-rows")
     given = parser.parse_args()
     target = given.target or str(native_target())
     sizes = (None, *ROWS)

@@ -16,12 +16,10 @@ weights, input and result. No TF32 on either side. Errors are against float64, i
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, TypeAlias
 
 import torch
@@ -32,7 +30,7 @@ from aotpack.runtime.devices.cuda import CudaDevice
 from aotpack.target import native_target
 from tools.bench_kernels import in_turns, microseconds
 from tools.bmm_cases import Batched, BatchedCase, batched_cases
-from tools.case_packages import built, graded, measured, write_figures
+from tools.case_packages import add_package_options, built, graded, measured, write_figures
 from tools.matmul_cases import GROUPS, Case, Product, cases_of
 
 SETS_BYTES = 160 * 2**20  # several times L2
@@ -182,12 +180,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(groups))
     parser.add_argument("--dtype", default="bfloat16", help="bfloat16, float16 or float32")
     parser.add_argument("--cases", default="", help="such as 1x4096x4096,16x2048x8192 alone")
-    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), "products"))
-    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
-    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
-    parser.add_argument("--csv", type=Path)
+    add_package_options(parser, "products")
     return parser.parse_args()
 
 

@@ -4,13 +4,16 @@
 beside its peers in one run.
 """
 
+import argparse
 import csv
 import multiprocessing
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Protocol, TypeVar
 
 import torch
@@ -45,6 +48,16 @@ class Row(Protocol):
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def add_package_options(parser: argparse.ArgumentParser, folder: str) -> None:
+    """The options of all these benchmarks; ``folder`` has the packages, where none is given."""
+    parser.add_argument("--packages", type=Path, default=Path(gettempdir(), folder))
+    parser.add_argument("--build-only", action="store_true", help="build all anew, measure none")
+    parser.add_argument("--target", help="of the packages (default: this machine's GPU)")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="building processes")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds to measure in")
+    parser.add_argument("--csv", type=Path)
 
 
 def built(jobs: Sequence[AnyJob], processes: int, *, anew: bool) -> list[AnyJob]:
