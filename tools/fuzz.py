@@ -166,7 +166,10 @@ class Campaign:
 
     def examine(self, seed: int) -> tuple[str, str, Model]:
         """The verdict on a seed, and the smallest model found that gets the same."""
-        torch.backends.mkldnn.enabled = self.onednn  # type: ignore[assignment]
+        with torch.backends.mkldnn.flags(enabled=self.onednn):
+            return self._examined(seed)
+
+    def _examined(self, seed: int) -> tuple[str, str, Model]:
         model = self.make(seed)
         if not model.lines:
             return "empty", "", model
