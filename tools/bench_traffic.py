@@ -28,7 +28,7 @@ from aotpack.lower import LOWERINGS, lower
 from aotpack.render import reserved_names
 from aotpack.schedule import schedule
 from aotpack.schedule.layout import typical_bytes
-from aotpack.schedule.tiles.choose import LARGEST_IN_L2, reads_again
+from aotpack.schedule.tiles.long_rows import LARGEST_IN_L2, reads_again
 from aotpack.target import parse_targets
 from aotpack.trace import trace
 from tools.traffic_cases import APART, CASES, ROWS, Case

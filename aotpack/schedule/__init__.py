@@ -108,6 +108,8 @@ def _host_schedule(
     has_pairs = any(kernel.products and len(kernel.sums) > 1 for kernel in general.kernels)
     is_planned_alike = not draft.expected and not has_pairs
     is_planned_alike = is_planned_alike and sum_groups(draft.program) is draft.program
+    split = [splits(draft.program, draft.options.gpu, is_host=one) for one in (True, False)]
+    is_planned_alike = is_planned_alike and split[0] == split[1]
     if is_laid_out_alike and is_planned_alike and lay_in_panels(draft.program) is draft.program:
         return ()
     options = replace(draft.options, is_host=True)

@@ -190,6 +190,7 @@ Tile: TypeAlias = (
     PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile | TurnsTile
 )
 MAX_ARCH = 10_000  # above all
+ANY_ARCH = (1, MAX_ARCH)
 WARP = 32  # threads
 SHORTEST_SIDE = 16  # points; a shorter side of accesses is not worth a dimension of a tile
 

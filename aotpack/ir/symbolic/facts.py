@@ -37,6 +37,9 @@ def _bounds(value: Int) -> tuple[Bound, Bound]:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
     if most is not value:
         high = min(high, _interval(_extreme(most, lowest=False))[1])
+    for least_of in _minima(value):
+        operands = (least_of.a, least_of.b)
+        high = min(high, *(_bounds(_replaced(value, least_of, one))[1] for one in operands))
     times = _common_divisor(value)
     if times > 1:
         least, most = (_fractions(value, times, lowest=lowest) for lowest in (True, False))
@@ -146,6 +149,25 @@ def _multiplied_out(value: Int, *, lowest: bool) -> Int:
     return bounded
 
 
+def _minima(value: Int) -> list[Extremum]:
+    """The minima of which ``value`` has a positive multiple that is not a number."""
+    found = [
+        atom
+        for monomial, _ in value.terms
+        if len(monomial) > 1
+        for atom in monomial
+        if isinstance(atom, Extremum) and atom.name == "min"
+    ]
+    slopes = ((atom, _slope(value, atom)) for atom in dict.fromkeys(found))
+    return [atom for atom, slope in slopes if slope is not None and _interval(slope)[0] >= 0]
+
+
+def _replaced(value: Int, atom: Extremum, by: Int) -> Int:
+    slope = _slope(value, atom)
+    assert slope is not None
+    return value + slope * (by - Int.of(atom))
+
+
 def _bound_quotients(value: Int, *, lowest: bool) -> Int:
     """Replace each ``num // den`` by its symbolic bound: ``i < s*t`` gives ``i//t <= s - 1``."""
     for atom in value.atoms():
@@ -200,7 +222,7 @@ def _fractions(value: Int, times: int, *, lowest: bool) -> Int:
     return total
 
 
-def _slope(value: Int, axis: Axis | Quotient) -> Int | None:
+def _slope(value: Int, axis: Axis | Quotient | Extremum) -> Int | None:
     """The coefficient of ``axis`` if ``value`` is linear in it and uses no axis elsewhere."""
     slope = []
     for monomial, coefficient in value.terms:

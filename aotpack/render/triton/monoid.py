@@ -41,17 +41,17 @@ class TritonMonoid:
     ``finalise`` the states ``{0}``...; ``combine`` is
     ``combine_<name>(a0, ..., b0, ...)``, a jit function for blocks and for single pairs. ``block``
     reduces a block along ``{axis}`` better than ``tl.reduce``, for kinds of type it is there for.
-    ``group`` is ``group_<name>(elements, along)``: the states of a tile's lines with
-    less work than lifting each element. ``merge`` is
+    ``group`` is ``group_<name>(elements)``: the states of the lanes of a tile of (steps, lanes,
+    neighbours) with less work than lifting each element. Those that are not in the row have the
+    identity; where it ``counts``, ``group_<name>(elements, count)`` is told. ``merge`` is
     ``merge_<name>(a0, ..., total, along)``: the states of a tile's lines from states that have
     ``total`` elements in a line, in fewer steps than by pairs.
 
     Kinds that find the first extreme have ``across``:
     ``across_<name>(a0, a1, axis)``: states (positions of 32 or 64 bits) reduced along a dimension,
     values before positions. Unless positions are given, they combine states a with states b of
-    later elements. ``group_<name>(elements, start)`` takes a tile of (steps, lanes, neighbours) in
-    the order of memory and gives the state of each lane, with positions counted from its first
-    element, which is at ``start``. There may be ``most_neighbours``, if not 0.
+    later elements. ``group_<name>(elements, start)`` counts positions from a lane's first element,
+    which is at ``start``. There may be ``most_neighbours``, if not 0.
     """
 
     name: str
@@ -63,6 +63,7 @@ class TritonMonoid:
     merge: DeviceFunction | None = None
     across: DeviceFunction | None = None
     most_neighbours: int = 0
+    counts: bool = False
 
     @property
     def meaning(self) -> Monoid:

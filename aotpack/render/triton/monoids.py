@@ -47,6 +47,7 @@ def _welford() -> TritonMonoid:
         finalise=("{0}", "{1}"),
         group=group,
         merge=merge,
+        counts=True,
     )
 
 

@@ -123,12 +123,14 @@ _TRANSCENDENTAL = {
     "pow": {"float": "libdevice.pow({0}, {1})"},
 }
 
+# ``tl.floor`` and ``tl.ceil`` take denormal numbers for zero.
+_TRUNC = "libdevice.trunc({0})"
 _ROUNDING = {
     name: {"float": text, **on(INTEGERS, "{0}")}
     for name, text in {
-        "floor": "tl.floor({0})",
-        "ceil": "tl.ceil({0})",
-        "trunc": "libdevice.trunc({0})",
+        "floor": f"tl.where({{0}} < {_TRUNC}, {_TRUNC} - 1.0, {_TRUNC})",
+        "ceil": f"tl.where({{0}} > {_TRUNC}, {_TRUNC} + 1.0, {_TRUNC})",
+        "trunc": _TRUNC,
         "round": "libdevice.rint({0})",
     }.items()
 }

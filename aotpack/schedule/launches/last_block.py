@@ -12,15 +12,17 @@ from dataclasses import replace
 from aotpack.devices import Gpu
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel, block_count, gpu_variants
+from aotpack.ir.kernels.key_splits import power_of_two
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.names import free_name
 from aotpack.ir.program import Buffer, Program, expand_concats
-from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.facts import bounds, typical
 from aotpack.ir.symbolic.integers import Int
 from aotpack.schedule.launches.horizontal import is_small
 
 LONGEST = 4096  # elements of a row, or of a block of rows, that one program reads while others wait
+RARELY = 4  # times a typical length
 ELEMENTS = 64  # of a tile in each thread
 
 
@@ -57,15 +59,12 @@ def _in_last_block(
     (block,) = blocks
     if not is_made_in_groups(first, second, program, block):
         return None
-    last_tile = _last_block_tile(second, second_tiles[-1], block, first_tiles[0].num_warps)
+    own = _in_blocks(second, second_tiles[-1])
+    last_tile = _last_block_tile(second, own, block, first_tiles[0].num_warps)
     if last_tile is None or (others and others[0].counters[0].shape != _groups(second, last_tile)):
         return None
     variants = tuple(
-        replace(
-            variant,
-            tile=replace(last_tile, num_warps=tile.num_warps),
-            others=(second_tiles[-1],),
-        )
+        replace(variant, tile=replace(last_tile, num_warps=tile.num_warps), others=(own,))
         for variant, tile in zip(gpu_variants(first), first_tiles, strict=True)
     )
     name = free_name(f"{second.stored[0]}_arrived", program.buffers)
@@ -110,12 +109,20 @@ def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
     )
 
 
+def _in_blocks(kernel: Kernel, tile: ReductionTile) -> ReductionTile:
+    """A loop for a row in registers that is rarely so long."""
+    length = typical(kernel.axes[1].extent)
+    if not tile.persistent or tile.x > 1 or RARELY * length > tile.r:
+        return tile
+    return replace(tile, persistent=False, r=power_of_two(length))
+
+
 def _last_block_tile(
     kernel: Kernel, own: ReductionTile, block: int, warps: int
 ) -> ReductionTile | None:
     """The tile with this many rows and warps; None if one program would have too much work."""
-    longest = bounds(kernel.axes[1].extent)[1]
-    if longest > LONGEST or own.cluster_size > 1:
+    length = kernel.axes[1].extent
+    if bounds(length)[1] > LONGEST or own.cluster_size > 1:
         return None
     most = ELEMENTS * WARP * warps // block
     if own.persistent and own.r > most:

@@ -64,11 +64,12 @@ def _welford(
         return replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
 
     number, everything = first.inner[0].extent, as_float(maximum(points(whole.inner), 1), wide)
-    share = apply("mul", _cast(means, wide), apply("div", as_float(number, wide), everything))
+    each = apply("div", Const(1.0, wide), everything)
+    share = apply("mul", _cast(means, wide), apply("mul", as_float(number, wide), fold(each)))
     spread = apply("mul", square_from_mean(means), as_float(number, dtype))
     spread = apply("add", squares, spread)
     if rest.lanes:
-        own_share = apply("div", _cast(rest.element, wide), everything)
+        own_share = apply("mul", _cast(rest.element, wide), fold(each))
         share = rest.merged("sum", share, own_share)
         spread = rest.merged("sum", spread, square_from_mean(rest.element))
     mean = _cast(Load(average, index, wide), dtype)

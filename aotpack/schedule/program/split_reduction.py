@@ -11,7 +11,7 @@ as is their length: short ones are one part. ``merge_parts.py`` merges the parts
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, isqrt
+from math import isqrt
 from types import MappingProxyType
 
 from aotpack.devices import Gpu, rounded_down
@@ -26,7 +26,6 @@ from aotpack.ir.kernels.access import (
     points,
 )
 from aotpack.ir.kernels.rows import LINE_BYTES
-from aotpack.ir.kernels.tiles import WARP
 from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Buffer, Operation, Program, loads
@@ -51,6 +50,7 @@ from aotpack.schedule.program.merge_parts import (
 )
 from aotpack.schedule.program.row_aligned_split import aligned_rows
 from aotpack.schedule.program.scattered_rows import Scattered, scattered_rows, strides_of
+from aotpack.schedule.program.split_limits import Limits
 from aotpack.schedule.program.split_rest import JOINS, Rest, args_at, less
 
 MOST_TOGETHER = 64  # columns
@@ -74,67 +74,6 @@ class Parts:
     scattered: Scattered | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The thresholds and part counts of splits.
-
-    Measured on an H200 (docs/measurements/h200_few_long_rows.csv).
-    """
-
-    gpu: Gpu
-
-    @property
-    def row_programs(self) -> int:
-        """As many of four warps as run at once: [4,2^22] took 19.5 us by a quarter, 19.0 by all."""
-        return self.gpu.threads_at_once // (4 * WARP)
-
-    @property
-    def column_programs(self) -> int:
-        """Programs that run at once, with the registers that sums of columns take."""
-        return 8 * self.gpu.multiprocessors
-
-    @property
-    def most_parts(self) -> int:
-        """Parts of a row: one program merges them while the GPU is otherwise idle.
-
-        [1,2^26] took 69.0 us in 2048 parts, 66.6 in 528 (fp32, H200, 2026-11-21).
-        """
-        return 4 * self.gpu.multiprocessors
-
-    @property
-    def enough_readers(self) -> int:
-        """Programs that read at half of the bandwidth of memory."""
-        return ceil(self.gpu.bandwidth / 1e6 / self.gpu.read_rate / 2)
-
-    @property
-    def worth_a_launch(self) -> int:
-        """Elements, of 4 bytes, that are read in the time of the second kernel's launch."""
-        return self.gpu.launch_bytes // 4
-
-    @property
-    def longest_unsplit(self) -> int:
-        """Elements of a row that one program reads in the time of a launch.
-
-        Of 32768 elements two to eight sums are quicker whole, of 65536 in parts (H200, 2026-11-22).
-        """
-        return rounded_down(self.gpu.read_rate * self.gpu.launch / 2)
-
-    @property
-    def longest_column(self) -> int:
-        """Rows that a program keeps in registers for at least 16 columns."""
-        return self.gpu.longest_row // 16
-
-    @property
-    def shortest_row_part(self) -> int:
-        """Elements: a quarter of what a program can keep in registers."""
-        return max(2, self.gpu.longest_row // 4)
-
-    @property
-    def shortest_column_part(self) -> int:
-        """Rows of a program's 32 columns, with as many elements together."""
-        return max(2, self.shortest_row_part // 32)
-
-
 def rows_to_split(program: Program, gpu: Gpu, expected: Strides = NOTHING) -> frozenset[str]:
     """The first targets of reductions that are split because their rows are few."""
     producers = operation_uses(program.operations).producers
@@ -152,13 +91,16 @@ def splits(
     gpu: Gpu,
     resident: frozenset[str] = frozenset(),
     expected: Strides = NOTHING,
+    *,
+    is_host: bool = False,
 ) -> list[tuple[Reduction, Parts]]:
     """The reductions that are split, and their parts; ``resident`` rows stay whole."""
+    limits = Limits(gpu, is_host)
     producers = operation_uses(program.operations).producers
     found = []
     for operation in program.operations:
         if isinstance(operation, Reduction):
-            parts = _parts(operation, program, producers, Limits(gpu), expected)
+            parts = _parts(operation, program, producers, limits, expected)
             is_whole = operation.targets[0] in resident
             if parts is not None and not (is_whole and parts.scattered is None):
                 found.append((operation, parts))
@@ -170,15 +112,15 @@ def split_reductions(
     gpu: Gpu,
     resident: frozenset[str] = frozenset(),
     expected: Strides = NOTHING,
+    is_host: bool = False,
 ) -> Program:
     """Split long reductions with few results in two, so that all multiprocessors work.
 
     Reductions to the targets ``resident`` stay whole. The same object if no split pays. Buffers lie
     as ``expected``, or in their declared order.
     """
-    parts_of = {
-        operation.targets[0]: p for operation, p in splits(program, gpu, resident, expected)
-    }
+    found = splits(program, gpu, resident, expected, is_host=is_host)
+    parts_of = {operation.targets[0]: parts for operation, parts in found}
     if not parts_of:
         return program
     buffers = dict(program.buffers)
@@ -217,7 +159,8 @@ def _parts(
     if wanted <= 1:
         return None
     if whole.constant is None:
-        return _dynamic_parts(operation, program, most, shortest, down=down)
+        is_host = limits.is_host
+        return _dynamic_parts(operation, program, most, shortest, down=down, is_host=is_host)
     aligned = 1 if down or length % ALIGNED else ALIGNED
     leaves = down and operation.kind in JOINS
     count = _leaving_least(length, wanted) if leaves else _divisor_near(length // aligned, wanted)
@@ -289,21 +232,29 @@ def _most_parts(
 
 
 def _dynamic_parts(
-    operation: Reduction, program: Program, most: int, shortest: int, *, down: bool
+    operation: Reduction,
+    program: Program,
+    most: int,
+    shortest: int,
+    *,
+    down: bool,
+    is_host: bool,
 ) -> Parts:
     """Parts of any length, as many as are not shorter than a number, and ``most`` at most.
 
-    Parts leave a rest if that is simple. Else they are padded, and of whole rows where a part has
-    several, so that a position in a row is one in a part.
+    Parts leave a rest if that is simple; those along rows only on processors. Else they are padded,
+    which costs GPUs nothing (a row ends early), and of whole rows where a position in a row must be
+    one in a part.
     """
     whole = points(operation.inner)
     aligned = 1 if down else ALIGNED
     count = minimum(rounded_down(most), maximum(1, whole // shortest))
-    is_flat = operation.kind in JOINS and not _takes_digits(operation, program)
-    if is_flat or operation.kind in NEEDS_EQUAL_PARTS:
+    is_flat = not _takes_digits(operation, program)
+    leaves = (is_host or down) and is_flat and operation.kind in JOINS
+    if leaves or operation.kind in NEEDS_EQUAL_PARTS:
         return Parts(count, whole // (aligned * count) * aligned, lanes=aligned)
     row = content(whole)
-    if row % aligned == 0 and shortest >= LEAST_UNITS * row:
+    if not is_flat and row % aligned == 0 and shortest >= LEAST_UNITS * row:
         return Parts(count, ceil_div(whole // row, count) * row)
     return Parts(count, ceil_div(whole, count * aligned) * aligned)
 

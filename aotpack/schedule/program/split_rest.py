@@ -13,7 +13,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.fold import integer_value
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.integers import Axis, Int, Number
+from aotpack.ir.symbolic.integers import Axis, Int, Number, maximum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 
 JOINS = {  # the operator that joins a part and an element, by kind
@@ -29,7 +29,7 @@ JOINS = {  # the operator that joins a part and an element, by kind
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Up to ``lanes`` elements beside each part; none if that is 0."""
+    """Up to ``lanes`` elements for each part; none if that is 0."""
 
     whole: Reduction
     first: Reduction
@@ -39,12 +39,12 @@ class Rest:
     def inner(self) -> tuple[Axis, ...]:
         """The reduced axes of the second half."""
         own = tuple(axis for axis in self.first.axes if axis not in self.whole.axes)
-        return (*own, self._lane) if self.lanes > 1 else own
+        return (self._left,) if self.lanes > 1 else own
 
     @property
     def element(self) -> Value:
         """The reduced value of the element beside a part."""
-        (element,) = args_at(self.whole, self._start + self._position)
+        (element,) = args_at(self.whole, self._start + Int.of(*self.inner))
         return element
 
     def merged(self, kind: str, of_part: Value, of_element: Value) -> Value:
@@ -53,24 +53,26 @@ class Rest:
             return of_part
         dtype = of_part.dtype
         nothing = Const(MONOIDS[kind].identities(dtype)[0], dtype)
+        (beside,) = map(Int.of, self.inner)
         left = points(self.whole.inner) - self._start
-        element = Guarded(less(self._position, left), of_element, nothing, dtype)
+        element = Guarded(less(beside, left), of_element, nothing, dtype)
         if self.lanes > 1:
-            of_part = Guarded(less(Int.of(self._lane), 1), of_part, nothing, dtype)
+            of_part = Rewriter({self._part: beside})(of_part)
+            of_part = Guarded(less(beside, self._part.extent), of_part, nothing, dtype)
         return Apply(JOINS[kind], (of_part, element), dtype)
 
     @property
-    def _lane(self) -> Axis:
-        return Axis("left", Int.of(self.lanes))
+    def _part(self) -> Axis:
+        return self.first.axes[0]
+
+    @property
+    def _left(self) -> Axis:
+        """As many as there are parts, or elements in no part: rarely more."""
+        return Axis("left", maximum(self._part.extent, points(self.whole.inner) - self._start))
 
     @property
     def _start(self) -> Int:
-        return self.first.axes[0].extent * self.first.inner[0].extent
-
-    @property
-    def _position(self) -> Int:
-        part = Int.of(self.first.axes[0])
-        return part * self.lanes + Int.of(self._lane) if self.lanes > 1 else part
+        return self._part.extent * self.first.inner[0].extent
 
 
 def args_at(operation: Reduction, position: Int) -> tuple[Value, ...]:

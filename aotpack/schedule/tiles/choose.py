@@ -4,18 +4,16 @@ Pointwise and reduction tiles follow from the access pattern and the sizes; matm
 tiles come from ``matmul.py`` and ``attention.py``.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from aotpack.devices import Gpu, first_with_clusters, of_l2, portable_cluster, rounded_down
-from aotpack.ir.kernels.access import VECTOR_BYTES, Strides, accesses, local_slope
+from aotpack.devices import Gpu, rounded_down
+from aotpack.ir.kernels.access import Strides, accesses, local_slope
 from aotpack.ir.kernels.kernel import Kernel
-from aotpack.ir.kernels.row_reads import row_reads
-from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, PointwiseTile, ReductionTile, Variant
+from aotpack.ir.kernels.key_splits import power_of_two
+from aotpack.ir.kernels.tiles import ANY_ARCH, PointwiseTile, ReductionTile, Variant
 from aotpack.ir.operations import Attention, Matmul, Reduction, Scan
-from aotpack.ir.ops.monoids import MONOIDS
-from aotpack.ir.program import Program, reads, targets
-from aotpack.ir.symbolic.facts import bounds, known_multiple, known_one, typical
+from aotpack.ir.program import Program
+from aotpack.ir.symbolic.facts import bounds, known_one, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.split_reduction import columns_together
@@ -26,24 +24,13 @@ from aotpack.schedule.tiles.divisibility import with_divisibility
 from aotpack.schedule.tiles.few_queries import with_fixed_splits
 from aotpack.schedule.tiles.few_rows import few_rows_variants
 from aotpack.schedule.tiles.host import host_variants, is_across
+from aotpack.schedule.tiles.long_rows import long_row_variants, reads_again, states
 from aotpack.schedule.tiles.matmul import added_bytes, matmul_variants
 from aotpack.schedule.tiles.orientation import is_turned
 from aotpack.schedule.tiles.padding import line_tile
-from aotpack.schedule.tiles.row_pipeline import (
-    ROW_PIPELINE,
-    cluster_rows,
-    few_rows,
-    tile_row_pipeline,
-)
 from aotpack.schedule.tiles.row_tiles import row_tiles
 from aotpack.schedule.tiles.tile_2d import tile_2d
 from aotpack.schedule.tiles.unrolled_rows import unrolled_rows
-
-ANY_ARCH = (1, MAX_ARCH)
-BLOCK_ELEMENTS = 24  # float32 registers of the last block: half of what 1024 threads may have
-MOST_STATES = 3  # accumulators a lane, beyond which fewer threads or steps share the registers
-CLUSTER_SIZE = portable_cluster()  # programs that share a row
-LARGEST_IN_L2 = 300 * 1024  # bytes of a row, of which L2 holds one for each multiprocessor
 
 
 def choose_tiles(
@@ -148,14 +135,18 @@ def _variants(
     plane = tile_2d(kernel, program, strides, gpu) or line_tile(kernel, program, strides)
     if plane is not None:
         return (Variant(plane, *ANY_ARCH, Int.of(1), None),)
-    return _pointwise_variants(kernel.axes[0].extent, gpu)
+    has_bytes = any(program.buffers[name].dtype.itemsize == 1 for name in kernel.stored)
+    return _pointwise_variants(kernel.axes[0].extent, gpu, 2048 if has_bytes else 1024)
 
 
-def _pointwise_variants(numel: Int, gpu: Gpu) -> tuple[Variant, ...]:
-    """Smaller blocks, which fill more multiprocessors, while there is a thread for each point."""
+def _pointwise_variants(numel: Int, gpu: Gpu, block: int = 1024) -> tuple[Variant, ...]:
+    """Smaller blocks, which fill more multiprocessors, while there is a thread for each point.
+
+    A thread stores whole vectors: 2^26 codes of int8 took 53 us in blocks of 1024, 49 of 2048.
+    """
     limit = gpu.threads_at_once
     small = Variant(PointwiseTile(256, 4), *ANY_ARCH, numel, limit)
-    large = Variant(PointwiseTile(1024, 4), *ANY_ARCH, numel, None)
+    large = Variant(PointwiseTile(block, 4), *ANY_ARCH, numel, None)
     low, high = bounds(numel)
     if high <= limit:
         return (replace(small, at_most=None),)
@@ -178,16 +169,16 @@ def _reduction_variants(
     fits = gpu.longest_row // 4 if once else gpu.longest_row
     if _contiguous_axis(kernel, program, strides) is x:
         if longest > fits // 16:
-            columns = _power_of_two(typical(x.extent))
-            tile = _column_tile(columns, _width(kernel, program), _states(kernel))
+            columns = power_of_two(typical(x.extent))
+            tile = _column_tile(columns, _width(kernel, program), states(kernel))
         else:
-            tile = _resident_columns(kernel, program, _power_of_two(int(longest)), gpu)
+            tile = _resident_columns(kernel, program, power_of_two(int(longest)), gpu)
     elif longest <= fits:
-        return _row_variants(kernel, program, strides, _power_of_two(int(longest)), gpu)
+        return _row_variants(kernel, program, strides, power_of_two(int(longest)), gpu)
     elif _has_scan(kernel):
         return _long_scan_variants(kernel, gpu)
     else:
-        return _long_row_variants(kernel, program, strides, gpu)
+        return long_row_variants(kernel, program, strides, gpu)
     return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
 
 
@@ -224,125 +215,6 @@ def _row_variants(
     if few == many or high < least:
         return (small,)
     return (large,) if low >= least else (replace(small, at_most=least - 1), large)
-
-
-def _long_row_variants(
-    kernel: Kernel, program: Program, strides: Strides, gpu: Gpu
-) -> tuple[Variant, ...]:
-    """One program a row; a cluster, if the GPU has them, for few rows or rows too long for L2."""
-    along = _read_along(kernel, strides)
-    width = max((program.buffers[name].dtype.itemsize for name in along), default=4)
-    tile = _long_row_tile(kernel, width, len(along), gpu)
-    rows, row = kernel.axes
-    fewest, most = bounds(rows.extent)
-    again = reads_again(kernel)
-    can_share = again and known_multiple(row.extent, CLUSTER_SIZE * tile.group)
-    too_long = typical(row.extent) * width > of_l2(LARGEST_IN_L2, gpu)
-    shared = _shared_tile(kernel, width, gpu)
-
-    def variants(low: int, high: int, limit: int, many: ReductionTile) -> Iterator[Variant]:
-        """Up to ``limit`` rows are shared; for any other number there is ``many``."""
-        if can_share and fewest <= limit:
-            at_most = None if most <= limit else limit
-            yield Variant(shared, low, high, rows.extent, at_most)
-        if not can_share or most > limit:
-            yield Variant(many, low, high, Int.of(1), None)
-
-    in_row = row_reads(kernel, strides, program.buffers) if again else None
-    pipeline = tile_row_pipeline(kernel, in_row, gpu)
-    many = _walking_tile(kernel, width) if can_share and too_long else tile
-    limit = cluster_rows(kernel, in_row, shared, pipeline, gpu)
-    if pipeline is None and many == tile and not (can_share and fewest <= limit):
-        return (Variant(tile, *ANY_ARCH, Int.of(1), None),)
-    return (
-        Variant(tile, ANY_ARCH[0], first_with_clusters() - 1, Int.of(1), None),
-        *variants(*ROW_PIPELINE, limit, pipeline or many),
-        *variants(ROW_PIPELINE[1] + 1, ANY_ARCH[1], few_rows(gpu), many),
-    )
-
-
-def _shared_tile(kernel: Kernel, width: int, gpu: Gpu) -> ReductionTile:
-    """The tile of a cluster for few rows: parts in registers if they fit."""
-    part = bounds(kernel.axes[1].extent)[1] // CLUSTER_SIZE
-    if part > gpu.longest_row:
-        return _walking_tile(kernel, width)
-    block = _power_of_two(int(part))
-    warps = min(16, max(1, block // 512))
-    return ReductionTile(1, block, persistent=True, num_warps=warps, cluster_size=CLUSTER_SIZE)
-
-
-def _walking_tile(kernel: Kernel, width: int) -> ReductionTile:
-    """The tile of a cluster that loops over blocks; small programs: some wait while others read."""
-    warps = 8 if _states(kernel) > MOST_STATES else 16
-    return ReductionTile(
-        1,
-        256 * warps,
-        persistent=False,
-        num_warps=warps,
-        group=max(1, VECTOR_BYTES // width),
-        cluster_size=CLUSTER_SIZE,
-    )
-
-
-def _read_along(kernel: Kernel, strides: Strides) -> set[str]:
-    """The buffers that are contiguous along rows."""
-    return {
-        access.buffer
-        for access in accesses(kernel)
-        if not access.is_store and local_slope(access.offset(strides), kernel.axes[1]) == 1
-    }
-
-
-def _long_row_tile(kernel: Kernel, width: int, tensors: int, gpu: Gpu) -> ReductionTile:
-    """Blocks of a row that is not kept in registers (measured on an H200).
-
-    Read once: many small programs with several loads in flight, larger ones if all rows run at once
-    ([1,2^26]: a sum in 33.7 us of 35.7, an argmax in 34.7 of 36.8). Read again: few rows at a time,
-    so that they are still in L2. If L2 holds at most two rows for each multiprocessor, blocks are
-    larger, and registers allow one program there. ``tensors`` of ``width`` bytes an element are
-    read.
-    """
-    r = kernel.axes[1]
-    group = max(1, VECTOR_BYTES // width)
-    many = _states(kernel) > MOST_STATES
-    if not reads_again(kernel):
-        is_few = typical(kernel.axes[0].extent) <= 4 * gpu.multiprocessors
-        unroll, warps = 1 if many else 4, 8 if is_few else 4
-        block = 2 * group * WARP * warps
-        if not _keeps_positions(kernel):  # comparing positions takes registers
-            block = max(2048, block)
-        return ReductionTile(
-            1, block, persistent=False, num_warps=warps, unroll=unroll, group=group
-        )
-    elements = group
-    if typical(r.extent) * width > rounded_down(gpu.l2 / (2 * gpu.multiprocessors)):
-        elements = max(group, _power_of_two(BLOCK_ELEMENTS // max(1, tensors) + 1) // 2)
-    warps = 16 if many else 32
-    return ReductionTile(1, WARP * warps * elements, persistent=False, num_warps=warps, group=group)
-
-
-def _keeps_positions(kernel: Kernel) -> bool:
-    """True when lanes keep the positions of extremes."""
-    return any(MONOIDS[one.kind].needs_order for one in kernel.reductions)
-
-
-def reads_again(kernel: Kernel) -> bool:
-    """True when a row is read again after its reduction."""
-    reduced: set[str] = set()  # known only after the row is reduced
-    for member in kernel.members:
-        follows = member.outer and reduced.intersection(reads(member.operation))
-        if follows or isinstance(member.operation, Reduction):
-            reduced.update(targets(member.operation))
-    return any(
-        reduced.intersection(reads(member.operation))
-        for member in kernel.members
-        if not member.outer
-    )
-
-
-def _states(kernel: Kernel) -> int:
-    """The accumulators of a lane."""
-    return sum(len(MONOIDS[one.kind].states) for one in kernel.reductions)
 
 
 def _width(kernel: Kernel, program: Program) -> int:
@@ -388,7 +260,3 @@ def _contiguous_axis(kernel: Kernel, program: Program, strides: Strides) -> Axis
 
 def _has_scan(kernel: Kernel) -> bool:
     return any(isinstance(member.operation, Scan) for member in kernel.members)
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()

@@ -13,7 +13,7 @@ from aotpack.ir.symbolic.facts import (
     known_one,
     typical,
 )
-from aotpack.ir.symbolic.integers import Axis, Int, Var, maximum, minimum
+from aotpack.ir.symbolic.integers import Axis, Int, Var, ceil_div, maximum, minimum
 from tests.ir.integer_strategies import DIVISORS, FLAT, PAIRS, POINTS, ROW, J, K, Pair, S, T
 
 i, j, k, flat, s, t = map(Int.of, (ROW, J, K, FLAT, S, T))
@@ -94,3 +94,12 @@ def test_parts_of_any_length_end_within_the_whole() -> None:
     rest = whole - count * (whole // count)
     assert known_nonnegative(rest) and bounds(rest)[1] < 8
     assert not known_nonnegative(rest - 1)
+
+
+def test_padded_parts_of_any_length_fit_what_the_whole_does() -> None:
+    whole, count = 1024 * s, minimum(8, maximum(1, s // 4))
+    length = ceil_div(whole, count)
+    part = Int.of(Axis("part", count))
+    left = minimum(length, maximum(0, whole - part * length))
+    assert bounds(count * left)[1] < 2 * 1024 * S.high
+    assert bounds(Int.of(0) - count * left)[0] <= -1024 * S.high  # a negative multiple of a minimum

@@ -10,7 +10,7 @@ from aotpack.ir.kernels.tiles import ReductionTile, Variant
 from aotpack.ir.operations import Scan
 from aotpack.ir.symbolic.integers import Axis, Int, Var
 from aotpack.ir.verify.schedule import InvalidSchedule, verify_schedule
-from aotpack.schedule.tiles.choose import CLUSTER_SIZE
+from aotpack.schedule.tiles.long_rows import CLUSTER_SIZE
 from aotpack.schedule.tiles.row_pipeline import few_rows, most_shared
 from tests.schedule.programs import Size, Writer, apply, load, schedule_of
 

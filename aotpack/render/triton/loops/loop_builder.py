@@ -6,12 +6,14 @@ from typing import Protocol
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.operations import Reduction
 from aotpack.ir.symbolic.integers import Int
-from aotpack.render.emit.emitter import EmitOptions
+from aotpack.ir.values import Apply
+from aotpack.render.emit.emitter import EmitOptions, Emitter
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.contexts import ClusterContext
 from aotpack.render.triton.dialect import TRITON
+from aotpack.render.triton.loops.nearest import nearest_integer
 from aotpack.render.triton.loops.softmax import Softmax
 from aotpack.render.triton.monoid import DeviceFunction
 from aotpack.render.triton.monoids import TRITON_MONOIDS
@@ -77,8 +79,12 @@ class LoopBuilder(KernelBuilder):
     ) -> None:
         self.partition = partition
         self.softmax = Softmax()
-        options = EmitOptions(awaited, unpack, self.softmax.shortcut)
+        options = EmitOptions(awaited, unpack, self._shortcut)
         super().__init__(schedule, kernel, frame, root, TRITON, options)
+
+    def _shortcut(self, emitter: Emitter, value: Apply, is_short: bool) -> str | None:
+        """A cheaper text of an operation; ``is_short``: the results are rounded to 16 bits."""
+        return nearest_integer(emitter, value) or self.softmax.shortcut(emitter, value, is_short)
 
     def use(self, function: DeviceFunction) -> str:
         """The name of a function, which the kernel then has, with what it calls."""

@@ -14,6 +14,7 @@ from aotpack.ir.uses import operation_uses
 from aotpack.render.emit.loop_fission import fission_groups
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.reduction_loops import Blocks, ReductionLoop, stretches
+from aotpack.render.triton.loops.row_end import ended_early
 from aotpack.render.triton.loops.walk import RowWalk, define_reduction, store_member
 
 
@@ -21,6 +22,11 @@ class LoopedRow(RowWalk):
     """Loops over the blocks of a row, or of a program's part of it."""
 
     persistent = False
+
+    def shaped(self, kernel: Kernel) -> Kernel:
+        """Rows up to where they have elements."""
+        is_one = self.tile.x == 1 and not self.partition.is_part
+        return ended_early(kernel) if is_one else kernel
 
     def axes(self, kernel: Kernel) -> tuple[Axis, ...]:
         """Rows; axes along them have a value in loops alone."""

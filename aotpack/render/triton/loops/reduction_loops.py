@@ -28,13 +28,14 @@ from aotpack.render.triton.loops.reductions import (
     named,
     place_type,
     reduced,
-    spanning,
+    reduced_type,
     tile_shape,
 )
 from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
+MOST_WARPS = 8  # with more of them, states of all elements of a thread spilled
 MOST_STEPS = 4  # of a thread in a block: with more of them, positions spilled
 
 
@@ -181,9 +182,8 @@ class ReductionLoop:
             return
         mask = builder.emitter.frame.masks.get(builder.kernel.axes[1])
         if self._in_groups(monoid):
-            whole = mask is None or known_multiple(self.length, self.tile.group)
-            states = self._grouped(member, monoid) if whole else self._rest(member, monoid)
-            mask, shape = None, f"[{self.tile.r // self.tile.group}]"
+            states = self._grouped(member, monoid, mask)
+            mask, shape = None, f"[{self._lanes(monoid)[1]}]"
         else:
             states, shape = block_states(builder, member, monoid, masked=False), tile_shape(builder)
         names = self._start(member, "acc", shape)
@@ -194,21 +194,20 @@ class ReductionLoop:
     def _in_groups(self, monoid: TritonMonoid) -> bool:
         return self.tile.group > 1 and monoid.group is not None and not last_axis(self.builder)
 
-    def _grouped(self, member: Member, monoid: TritonMonoid) -> list[str]:
-        """The states of groups of neighbours in a whole block."""
-        operation, builder = member.operation, self.builder
-        assert isinstance(operation, Reduction)
-        count, size = self.tile.r // self.tile.group, self.tile.group
-        element = spanning(builder, member)
-        if self.frame.vector:
-            states = self._call_group(monoid, f"{element}, 0")
-        else:
-            states = self._call_group(monoid, f"tl.reshape({element}, [{count}, {size}]), 1")
-        if self.end is None:
+    def _grouped(self, member: Member, monoid: TritonMonoid, mask: str | None) -> list[str]:
+        """The states of the lanes of a block, which may reach over the end of the row."""
+        builder, (steps, lanes, size) = self.builder, self._lanes(monoid)
+        element = masked_element(builder, member, monoid)
+        counts = mask is not None and monoid.counts
+        if not self.frame.vector:
+            count = f", {self.end} - ({self.start})" if counts else ""
+            return self._call_group(monoid, f"tl.reshape({element}, {[steps, lanes, size]}){count}")
+        states = self._call_group(monoid, f"tl.expand_dims({element}, 2)")
+        if not counts:
             return states
-        inside = named(builder, f"{self.start} + tl.arange(0, {count})*{size} < {self.end}")
-        fills = monoid.identity(operation.args[0].dtype)
-        pairs = zip(states, fills, strict=True)
+        # A lane's vector is in the row, or behind it.
+        inside = named(builder, f"{self.start} + tl.arange(0, {lanes})*{size} < {self.end}")
+        pairs = zip(states, monoid.identity(reduced_type(member)), strict=True)
         return [named(builder, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
 
     def _call_group(self, monoid: TritonMonoid, operands: str) -> list[str]:
@@ -217,13 +216,6 @@ class ReductionLoop:
         assert monoid.group is not None
         self.region.append(f"{', '.join(names)} = {builder.use(monoid.group)}({operands})")
         return names
-
-    def _rest(self, member: Member, monoid: TritonMonoid) -> list[str]:
-        """The states of groups in the last block, which may reach over the end."""
-        builder, shape = self.builder, f"[{self.tile.r // self.tile.group}, {self.tile.group}]"
-        states = block_states(builder, member, monoid)
-        rows = [named(builder, f"tl.reshape({state}, {shape})") for state in states]
-        return along(builder, monoid, "tl.reduce", rows, 1)
 
     def _accumulate_first(self, member: Member, monoid: TritonMonoid) -> None:
         """Blocks come in order: of equal extremes the accumulated one is the first.
@@ -277,7 +269,8 @@ class ReductionLoop:
         tile = self.tile
         size = min(tile.group, monoid.most_neighbours or tile.group)
         groups, at_once = tile.r // size, WARP * tile.num_warps * tile.group // size
-        lanes = min(groups, max(at_once, groups // MOST_STEPS))
+        is_full = tile.num_warps > MOST_WARPS and not monoid.meaning.needs_order
+        lanes = groups if is_full else min(groups, max(at_once, groups // MOST_STEPS))
         return groups // lanes, lanes, size
 
     def _in_row(self, start: str) -> str:
