@@ -124,7 +124,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
 
     It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
     prove. A program that keeps no condition is checked on the sizes that are admitted; one that
-    asserts them is taken if they hold.
+    asserts them is taken if they hold. If others do not, those are told, not what it derives.
     """
     args, kwargs, shapes = given
     export = partial(
@@ -134,16 +134,25 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
         return export()
     except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
         kind = getattr(error, "error_type", None)
-        if isinstance(error, UserError) and kind is not UserErrorType.CONSTRAINT_VIOLATION:
+        if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
+        told: Exception = error
         for asserts in (False, True):
-            with suppress(Exception), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
-                has_guards = kind is not None and getattr(again, "_guards_code", None)
-                if not has_guards and not (asserts and drop_derived(again)):
-                    again.graph_module.meta[_OBLIVIOUS] = True
-                    return again
-        raise
+            try:
+                with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+                    again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
+                    has_guards = kind is not None and getattr(again, "_guards_code", None)
+                    if not has_guards and not (asserts and drop_derived(again)):
+                        again.graph_module.meta[_OBLIVIOUS] = True
+                        return again
+            except Exception as failure:
+                told = failure if not asserts and _is_about_sizes(failure) else error
+        raise told from told.__cause__
+
+
+def _is_about_sizes(error: Exception) -> bool:
+    """True where the model is right only for some of the declared sizes."""
+    return getattr(error, "error_type", None) is UserErrorType.CONSTRAINT_VIOLATION
 
 
 def _distinct(module: nn.Module, example: _Example) -> _Example:

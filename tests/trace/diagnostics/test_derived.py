@@ -68,6 +68,35 @@ def test_what_a_program_asserts_holds_or_is_refused(*, most: int, is_right: bool
             aotpack.compile(program, given, target="interpreter")
 
 
+class Shifted(nn.Module):
+    """Relative positions as in XLNet, and another function for a batch of one.
+
+    torch derives ``(2*n - 1) % n != 0``, which holds for all lengths from 2 on.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        scores = x @ torch.cat([x, x], 1).transpose(1, 2)
+        turned = scores.reshape(batch, 2 * length, length)[:, 1:]
+        shifted = turned.reshape(batch, length, 2 * length - 1)[:, :, :length]
+        return shifted * 2 if batch == 1 else shifted
+
+
+@pytest.mark.parametrize(("low", "is_right"), [(1, False), (2, True)])
+def test_the_condition_that_fails_is_told(*, low: int, is_right: bool) -> None:
+    given = (torch.randn(3, 13, 4),)
+    shapes: Any = ({0: Dim("batch", min=low, max=9), 1: Dim("length", min=2, max=40)},)
+    if is_right:
+        model = aotpack.compile(Shifted(), given, dynamic_shapes=shapes, target="interpreter")
+        for batch, length in ((2, 2), (9, 7)):
+            x = torch.randn(batch, length, 4)
+            torch.testing.assert_close(model(x), Shifted()(x))
+        return
+    with pytest.raises(TraceError, match=r"those where\n *batch != 1\n") as refusal:
+        aotpack.compile(Shifted(), given, dynamic_shapes=shapes, target="interpreter")
+    assert "%" not in str(refusal.value)
+
+
 N = sympy.Symbol("n")
 PROVED = [
     2 * FloorDiv(N, 2) < N + 2,
