@@ -18,7 +18,7 @@ from aotpack.schedule.launches.user_partition import Partition
 from aotpack.schedule.layout import choose_strides
 from aotpack.schedule.passes import PASSES
 from aotpack.schedule.program.merge_products import in_memory_order
-from aotpack.schedule.program.split_reduction import splits
+from aotpack.schedule.program.split.split_reduction import splits
 from aotpack.schedule.program.sum_groups import sum_groups
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import with_staged

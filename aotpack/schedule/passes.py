@@ -38,7 +38,7 @@ from aotpack.schedule.program.spare_roundings import (
     drop_kernels_roundings,
     drop_spare_roundings,
 )
-from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.split.split_reduction import split_reductions
 from aotpack.schedule.program.sum_groups import sum_groups
 from aotpack.schedule.program.weight_panels import lay_in_panels
 from aotpack.schedule.program.weight_program import derive_weights

@@ -19,7 +19,7 @@ from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.verify.program import verify
-from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.split.split_reduction import split_reductions
 from aotpack.trace import trace
 from tests.e2e.models import Function
 from tests.lower.oracle import Case, case, floats, ints

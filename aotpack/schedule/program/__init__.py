@@ -3,6 +3,5 @@
 In reading order: ``dead_code``, ``weight_program``, ``fixed_order`` (scatters), ``insert_copies``,
 ``merge_products``, ``spare_roundings``, ``realize`` with ``prologue``, ``gelu``, ``causal_mask``,
 ``online_softmax``, ``copy_windows`` (convolutions), ``weight_panels`` (processors),
-``sum_groups`` (GPUs), ``split_reduction`` with ``split_limits``, ``row_aligned_split``,
-``scattered_rows``, ``split_rest`` and ``merge_parts``.
+``sum_groups`` (GPUs), ``split`` (long reductions).
 """

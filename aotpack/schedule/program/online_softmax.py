@@ -16,7 +16,7 @@ from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.ir.values import Apply, Load, Value
-from aotpack.schedule.program.split_reduction import reduces_columns
+from aotpack.schedule.program.split.split_reduction import reduces_columns
 
 COLUMNS = 16  # of a program that keeps them in registers
 

@@ -16,7 +16,7 @@ from aotpack.ir.program import Program
 from aotpack.ir.symbolic.facts import bounds, known_one, typical
 from aotpack.ir.symbolic.integers import Axis, Int
 from aotpack.schedule.layout import typical_bytes
-from aotpack.schedule.program.split_reduction import columns_together
+from aotpack.schedule.program.split.split_reduction import columns_together
 from aotpack.schedule.tiles.attention import attention_variants
 from aotpack.schedule.tiles.attention_roles import with_roles
 from aotpack.schedule.tiles.candidates import with_others

@@ -21,7 +21,7 @@ from aotpack.ir.program import Program, reads, targets
 from aotpack.ir.symbolic.facts import typical
 from aotpack.schedule.fusion.fuse import fuse
 from aotpack.schedule.layout import choose_strides, typical_bytes
-from aotpack.schedule.program.split_reduction import rows_to_split, split_reductions
+from aotpack.schedule.program.split.split_reduction import rows_to_split, split_reductions
 from aotpack.schedule.tiles.choose import choose_tiles
 from aotpack.schedule.tiles.long_rows import reads_again
 from aotpack.schedule.tiles.row_pipeline import takes_exponentials

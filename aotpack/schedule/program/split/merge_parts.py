@@ -20,7 +20,7 @@ from aotpack.ir.program import Buffer, Operation
 from aotpack.ir.symbolic.facts import bounds, known_multiple
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Axis, Indirect, Int, maximum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Load, Value
-from aotpack.schedule.program.split_rest import Rest, args_at, less
+from aotpack.schedule.program.split.split_rest import Rest, args_at, less
 
 Merge = Callable[[Reduction, Reduction, Rest, dict[str, Buffer]], list[Operation]]
 NEEDS_EQUAL_PARTS = frozenset(("welford",))  # a mean has no padding element

@@ -14,7 +14,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.program import Program
 from aotpack.ir.symbolic.integers import Int
 from aotpack.ir.verify.program import verify
-from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.split.split_reduction import split_reductions
 from aotpack.target import CPU, Target
 from tests.schedule.programs import F32, Writer, load, scheduled
 

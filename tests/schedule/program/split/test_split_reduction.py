@@ -15,7 +15,7 @@ from aotpack.ir.program import Program, all_axes
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Var, product
 from aotpack.ir.verify.program import verify
-from aotpack.schedule.program.split_reduction import split_reductions
+from aotpack.schedule.program.split.split_reduction import split_reductions
 from tests.schedule.programs import I64, Writer, load
 
 LONG = 2**18

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
-from aotpack.schedule.program.row_aligned_split import SHORTEST_ROW
+from aotpack.schedule.program.split.row_aligned_split import SHORTEST_ROW
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
 from tests.schedule.programs import scheduled

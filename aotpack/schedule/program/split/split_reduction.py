@@ -42,16 +42,16 @@ from aotpack.ir.symbolic.integers import (
 )
 from aotpack.ir.uses import operation_uses
 from aotpack.ir.values import Const, Guarded, Load, Value, walk
-from aotpack.schedule.program.merge_parts import (
+from aotpack.schedule.program.split.merge_parts import (
     MERGES,
     NEEDS_EQUAL_PARTS,
     has_neighbours,
     near_position,
 )
-from aotpack.schedule.program.row_aligned_split import aligned_rows
-from aotpack.schedule.program.scattered_rows import Scattered, scattered_rows, strides_of
-from aotpack.schedule.program.split_limits import Limits
-from aotpack.schedule.program.split_rest import JOINS, Rest, args_at, less
+from aotpack.schedule.program.split.row_aligned_split import aligned_rows
+from aotpack.schedule.program.split.scattered_rows import Scattered, scattered_rows, strides_of
+from aotpack.schedule.program.split.split_limits import Limits
+from aotpack.schedule.program.split.split_rest import JOINS, Rest, args_at, less
 
 MOST_TOGETHER = 64  # columns
 ALIGNED = 8  # elements: parts of rows begin where whole vectors do
