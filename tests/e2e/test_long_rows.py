@@ -101,3 +101,16 @@ def test_rows_that_are_split() -> None:
     compiled = compile_all(Rows(lambda x: (*once(x), x.log_softmax(1)[:, ::4096])), (x,))
     assert len(compiled.scheduled.schedule.kernels) > 2
     agree(compiled, (x,))
+
+
+def test_squares_that_overflow_are_infinite() -> None:
+    """And no NaN, as 0 times infinity would be, where an accumulator has no element yet."""
+    targets = (*TARGETS, Target("cuda", 90))
+    shapes = {"x": {0: Dim("b", min=1, max=3000)}}
+    compiled = compile_all(
+        Rows(lambda x: x.var()), (numbers(37, 90),), None, shapes, targets=targets
+    )
+    for rows in (1, 16, 257):
+        x = numbers(rows, 90)
+        x[rows // 2, 3] = 1e30
+        agree(compiled, (x,))

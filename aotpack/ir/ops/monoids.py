@@ -48,7 +48,7 @@ def _combine_welford(a: States, b: States) -> States:
     weight = a[2] + b[2]
     share = b[2] / np.where(weight == 0, 1, weight).astype(weight.dtype)
     delta = b[0] - a[0]
-    return a[0] + delta * share, a[1] + b[1] + delta * delta * a[2] * share, weight
+    return a[0] + delta * share, a[1] + b[1] + delta * (delta * a[2] * share), weight
 
 
 def _welford() -> Monoid:

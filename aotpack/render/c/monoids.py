@@ -96,7 +96,7 @@ C_MONOIDS: Mapping[str, CMonoid] = {
             "const {type} weight = a2 + b2, share = weight == 0 ? 0 : b2 / weight;",
             "const {type} delta = b0 - a0;",
         ),
-        combine=("a0 + delta * share", "a1 + b1 + delta * delta * a2 * share", "weight"),
+        combine=("a0 + delta * share", "a1 + b1 + delta * (delta * a2 * share)", "weight"),
         finalise=("{0}", "{1}"),
         passes=TwoPass(
             "sum",
