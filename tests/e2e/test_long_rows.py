@@ -114,3 +114,40 @@ def test_squares_that_overflow_are_infinite() -> None:
         x = numbers(rows, 90)
         x[rows // 2, 3] = 1e30
         agree(compiled, (x,))
+
+
+EMPTY: dict[str, Callable[..., Any]] = {
+    "greatest": lambda x: F.pad(x, (0, 30_000), value=-math.inf).unfold(0, 9000, 3000).argmax(1),
+    "least": lambda x: F.pad(x, (0, 30_000), value=math.inf).unfold(0, 9000, 3000).argmin(1),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_the_first_of_a_row_behind_the_end(case: str) -> None:
+    """Windows that are padding alone: their loops have no step."""
+    targets = (*TARGETS, Target("cuda", 90))
+    torch.manual_seed(0)
+    x = torch.randn(4000)
+    compiled = compile_all(Rows(EMPTY[case]), (x,), targets=targets)
+    for one in (x, torch.full_like(x, -math.inf), torch.full_like(x, math.inf)):
+        agree(compiled, (one,))
+
+
+class Positions(nn.Module):
+    """Parts of whole rows, so that some are behind the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("row", torch.arange(1024.0))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return (x + self.row).argmax(), (x + self.row).argmin(), (x == 1).to(torch.uint8).argmax()
+
+
+def test_the_first_of_equals_that_are_the_identity() -> None:
+    targets = (*TARGETS, Target("cuda", 90))
+    shapes = {"x": {0: Dim("b", min=1, max=100_000)}}
+    compiled = compile_all(Positions(), (numbers(50, 1024),), None, shapes, targets=targets)
+    for rows in (1, 41, 50):
+        for number in (-math.inf, math.inf, 0.0):
+            agree(compiled, (torch.full((rows, 1024), number),))

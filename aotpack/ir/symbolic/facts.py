@@ -37,9 +37,9 @@ def _bounds(value: Int) -> tuple[Bound, Bound]:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
     if most is not value:
         high = min(high, _interval(_extreme(most, lowest=False))[1])
-    for least_of in _minima(value):
-        operands = (least_of.a, least_of.b)
-        high = min(high, *(_bounds(_replaced(value, least_of, one))[1] for one in operands))
+    for minimum, slope in _minima(value):
+        rest = value - slope * Int.of(minimum)
+        high = min(high, *(_bounds(rest + slope * one)[1] for one in (minimum.a, minimum.b)))
     times = _common_divisor(value)
     if times > 1:
         least, most = (_fractions(value, times, lowest=lowest) for lowest in (True, False))
@@ -149,8 +149,11 @@ def _multiplied_out(value: Int, *, lowest: bool) -> Int:
     return bounded
 
 
-def _minima(value: Int) -> list[Extremum]:
-    """The minima of which ``value`` has a positive multiple that is not a number."""
+def _minima(value: Int) -> list[tuple[Extremum, Int]]:
+    """The minima of which ``value`` has a positive multiple that is no number, with that multiple.
+
+    A minimum is at most each of its operands, so ``value`` is at most what it is with one of them.
+    """
     found = [
         atom
         for monomial, _ in value.terms
@@ -159,13 +162,9 @@ def _minima(value: Int) -> list[Extremum]:
         if isinstance(atom, Extremum) and atom.name == "min"
     ]
     slopes = ((atom, _slope(value, atom)) for atom in dict.fromkeys(found))
-    return [atom for atom, slope in slopes if slope is not None and _interval(slope)[0] >= 0]
-
-
-def _replaced(value: Int, atom: Extremum, by: Int) -> Int:
-    slope = _slope(value, atom)
-    assert slope is not None
-    return value + slope * (by - Int.of(atom))
+    return [
+        (atom, slope) for atom, slope in slopes if slope is not None and _interval(slope)[0] >= 0
+    ]
 
 
 def _bound_quotients(value: Int, *, lowest: bool) -> Int:
@@ -223,7 +222,10 @@ def _fractions(value: Int, times: int, *, lowest: bool) -> Int:
 
 
 def _slope(value: Int, axis: Axis | Quotient | Extremum) -> Int | None:
-    """The coefficient of ``axis`` if ``value`` is linear in it and uses no axis elsewhere."""
+    """The coefficient of ``axis``, or another atom, if ``value`` is linear in it.
+
+    None if an axis is used elsewhere too.
+    """
     slope = []
     for monomial, coefficient in value.terms:
         count = monomial.count(axis)

@@ -220,6 +220,7 @@ def needs_64_bits(schedule: Schedule, kernel: Kernel) -> bool:
 
 def _whole_integers(kernel: Kernel) -> Iterator[Int]:
     """The integers of a kernel that must not wrap, in kernel axes."""
+    yield from _inside(axis.extent for axis in kernel.axes)
     for member in kernel.members:
         moved = map(Rewriter(dict(member.binding)), values(member.operation))
         yield from _inside(written_index(member))

@@ -110,8 +110,8 @@ def _overwrites(second: Kernel, launch: list[Kernel], program: Program) -> bool:
 
 
 def _in_blocks(kernel: Kernel, tile: ReductionTile) -> ReductionTile:
-    """A loop for a row in registers that is rarely so long."""
-    length = typical(kernel.axes[1].extent)
+    """The tile; for a row in registers that is rarely so long, a loop."""
+    length = max(typical(kernel.axes[1].extent), WARP * tile.num_warps)
     if not tile.persistent or tile.x > 1 or RARELY * length > tile.r:
         return tile
     return replace(tile, persistent=False, r=power_of_two(length))
@@ -121,8 +121,8 @@ def _last_block_tile(
     kernel: Kernel, own: ReductionTile, block: int, warps: int
 ) -> ReductionTile | None:
     """The tile with this many rows and warps; None if one program would have too much work."""
-    length = kernel.axes[1].extent
-    if bounds(length)[1] > LONGEST or own.cluster_size > 1:
+    longest = bounds(kernel.axes[1].extent)[1]
+    if longest > LONGEST or own.cluster_size > 1:
         return None
     most = ELEMENTS * WARP * warps // block
     if own.persistent and own.r > most:

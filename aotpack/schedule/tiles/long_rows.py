@@ -111,8 +111,9 @@ def _long_row_tile(kernel: Kernel, width: int, tensors: int, gpu: Gpu) -> Reduct
     many = states(kernel) > MOST_STATES
     if not reads_again(kernel):
         is_few = typical(kernel.axes[0].extent) <= 4 * gpu.multiprocessors
-        vectors, steps = (4, 2) if _combines_groups(kernel) else (2, 4)
-        has_rest = vectors == 4 and r.extent.constant is None  # which takes registers
+        combines = _combines_groups(kernel)
+        vectors, steps = (4, 2) if combines else (2, 4)
+        has_rest = combines and r.extent.constant is None  # which takes registers
         warps = 8 if is_few and not has_rest else 4
         unroll, block = 1 if many else steps, vectors * group * WARP * warps
         if not _keeps_positions(kernel):  # comparing positions takes registers

@@ -3,7 +3,8 @@
     cast(min(max(round(x), -127), 127), int8)    ->    low bits of min(max(x, -127), 127) + 1.5*2^23
 
 From 2^23 to 2^24 the last place of a float32 is 1. So the addition rounds to the nearest integer,
-of two to the even one, as ``round`` does. A conversion takes as long as eight additions.
+of two to the even one, as ``round`` does. A conversion takes as long as eight additions. NaN
+becomes 0, as by a conversion.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from aotpack.ir.values import Apply, Const, Value
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.triton.types import TRITON_TYPES
 
-LARGEST = 2**22  # the sum stays where its last place is 1
+_LARGEST = 2**22  # the sum stays where its last place is 1
 _EXACT_TO = {DType.BFLOAT16: 2**8, DType.FLOAT16: 2**11}  # all integers up to these are numbers
 _SHIFT = 1.5 * 2**23
 _SHIFT_BITS = int(np.float32(_SHIFT).view(np.int32))
 _TYPES = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
-_LIMITS = ("maximum", "minimum")
+_LIMITING = ("maximum", "minimum")
 
 
 def nearest_integer(emitter: Emitter, value: Apply) -> str | None:
@@ -35,8 +36,10 @@ def nearest_integer(emitter: Emitter, value: Apply) -> str | None:
         return None
     number, low, high = limited
     held = np.iinfo(value.dtype.facts.numpy or "")
-    name = emitter.value(number) if held.min <= low and high <= held.max else ""
-    if not name.isidentifier():
+    if low < held.min or held.max < high:
+        return None
+    name = emitter.value(number)
+    if not name.isidentifier():  # a literal
         return None
     bits = f"({name} + {_SHIFT}).to(tl.int32, bitcast=True)"
     if value.dtype is DType.INT32:
@@ -47,8 +50,8 @@ def nearest_integer(emitter: Emitter, value: Apply) -> str | None:
 def _limited(value: Value) -> tuple[Value, float, float] | None:
     """What is rounded, limited as ``value`` is, and its limits; roundings in between are exact."""
     limits: list[tuple[str, Const]] = []
-    largest = LARGEST
-    while isinstance(value, Apply) and value.op in (*_LIMITS, *ROUNDINGS):
+    largest = _LARGEST
+    while isinstance(value, Apply) and value.op in (*_LIMITING, *ROUNDINGS):
         if value.op in ROUNDINGS:
             largest = min(largest, _EXACT_TO[ROUNDINGS[value.op]])
             value = value.args[0]

@@ -13,7 +13,7 @@ from aotpack.ir.kernels.kernel import Member
 from aotpack.ir.kernels.tiles import WARP, ReductionTile
 from aotpack.ir.operations import Reduction, Scan
 from aotpack.ir.symbolic.facts import bounds, known_equal, known_multiple
-from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.symbolic.integers import Axis, Int, maximum
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.regions import Region
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
@@ -35,7 +35,7 @@ from aotpack.render.triton.monoid import TritonMonoid
 from aotpack.render.triton.monoids import TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
-MOST_WARPS = 8  # with more of them, states of all elements of a thread spilled
+WARPS_WITH_ROOM = 8  # with more of them, states of all elements of a thread spilled
 MOST_STEPS = 4  # of a thread in a block: with more of them, positions spilled
 
 
@@ -205,7 +205,7 @@ class ReductionLoop:
         states = self._call_group(monoid, f"tl.expand_dims({element}, 2)")
         if not counts:
             return states
-        # A lane's vector is in the row, or behind it.
+        # A lane has one vector, and rows are whole vectors: it is in the row, or behind it.
         inside = named(builder, f"{self.start} + tl.arange(0, {lanes})*{size} < {self.end}")
         pairs = zip(states, monoid.identity(reduced_type(member)), strict=True)
         return [named(builder, f"tl.where({inside}, {name}, {fill})") for name, fill in pairs]
@@ -250,7 +250,10 @@ class ReductionLoop:
         return self.names[key]
 
     def _finish_first(self, member: Member, monoid: TritonMonoid) -> list[str]:
-        """The states of ``_accumulate_first``; lanes past a short row's end have no element."""
+        """The states of ``_accumulate_first``; lanes past a short row's end have no element.
+
+        The first lane of an empty row has the identity, at position 0.
+        """
         operation, builder = member.operation, self.builder
         assert isinstance(operation, Reduction)
         value, place = self.names[operation.targets[0]]
@@ -260,7 +263,7 @@ class ReductionLoop:
         place = named(builder, f"{place} + {lane}")
         if bounds(self.length)[0] <= (lanes - 1) * size:
             last = last_place(place_type(builder, member, monoid))
-            inside = f"{lane} < {builder.emitter.index(self.length)}"
+            inside = f"{lane} < {builder.emitter.index(maximum(1, self.length))}"
             place = named(builder, f"tl.where({inside}, {place}, {last})")
         return [value, place]
 
@@ -269,8 +272,8 @@ class ReductionLoop:
         tile = self.tile
         size = min(tile.group, monoid.most_neighbours or tile.group)
         groups, at_once = tile.r // size, WARP * tile.num_warps * tile.group // size
-        is_full = tile.num_warps > MOST_WARPS and not monoid.meaning.needs_order
-        lanes = groups if is_full else min(groups, max(at_once, groups // MOST_STEPS))
+        one_step = tile.num_warps > WARPS_WITH_ROOM and not monoid.meaning.needs_order
+        lanes = groups if one_step else min(groups, max(at_once, groups // MOST_STEPS))
         return groups // lanes, lanes, size
 
     def _in_row(self, start: str) -> str:

@@ -19,14 +19,14 @@ from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 def ended_early(kernel: Kernel) -> Kernel:
     """The kernel over rows that end where all its reductions have the identity from there on.
 
-    The same object if some of its members have elements there. A program has one row.
+    Rows may be empty then. Programs must have one row each. The same object unless every member is
+    a reduction with that end.
     """
     x, r = kernel.axes
-    ends = {_end(member, r) for member in kernel.members}
-    if len(ends) != 1 or None in ends:
+    end, *others = {_end(member, r) for member in kernel.members}
+    if end is None or others:
         return kernel
-    end = minimum(r.extent, maximum(0, ends.pop() or 0))
-    shorter = Axis(r.name, end)
+    shorter = Axis(r.name, minimum(r.extent, maximum(0, end)))
     return replace(
         kernel,
         axes=(x, shorter),
