@@ -146,7 +146,8 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
                         again.graph_module.meta[_OBLIVIOUS] = True
                         return again
             except Exception as failure:
-                told = failure if not asserts and _is_about_sizes(failure) else error
+                if not asserts and _is_about_sizes(failure):
+                    told = failure
         raise told from told.__cause__
 
 

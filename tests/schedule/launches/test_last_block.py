@@ -119,3 +119,24 @@ def test_groups_and_counters_must_match() -> None:
     for wrong in (replace(second, counters=()), replace(second, counters=(fewer,))):
         with pytest.raises(InvalidSchedule, match="cannot run in last blocks"):
             verify_schedule(replace(schedule, kernels=(first, wrong)))
+
+
+def variance(rows: Size) -> ReductionTile:
+    """The tile of the second half: parts, and the elements that are in none."""
+    w = Writer((rows,) if isinstance(rows, Var) else ())
+    x = w.input("x", rows, 1024)
+    made = w.reductions(("m", "s"), [], [rows, 1024], lambda i, j: load(x, i, j), kind="welford")
+    _, second = schedule_of(w.program(*made)).kernels
+    assert second.runs_in_last_block
+    tile = gpu_variants(second)[0].tile
+    assert isinstance(tile, ReductionTile)
+    return tile
+
+
+def test_a_row_that_is_rarely_long_is_read_in_blocks() -> None:
+    tile = variance(Var("b", 1, 2**17))
+    assert not tile.persistent and tile.r == 1024
+
+
+def test_a_row_of_known_length_stays_in_registers() -> None:
+    assert variance(2**16).persistent

@@ -220,3 +220,33 @@ def test_float32_windows_of_few_channels_take_short_steps(channels: int, depth: 
     kernels = scheduled(nn.Conv2d(channels, 64, 7, 2, 3), image).on(90).kernels
     tiles = [v.tile for kernel in kernels for v in kernel.variants if v.takes(90)]
     assert {tile.k for tile in tiles if isinstance(tile, MatmulTile)} == {depth}
+
+
+@pytest.mark.parametrize(("dtype", "block"), [(DType.INT8, 2048), (DType.BOOL, 2048), (F32, 1024)])
+def test_threads_store_whole_vectors_of_bytes(dtype: DType, block: int) -> None:
+    w = Writer()
+    x = w.input("x", 10_000_000, dtype=dtype)
+    ((tile,),) = (
+        tiles(w.program(w.pointwise("y", [10_000_000], lambda i: load(x, i), dtype=dtype))),
+    )
+    assert isinstance(tile, PointwiseTile) and tile.x == block
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "warps", "vectors"),
+    [
+        ("welford", 2**26, 8, 4),
+        ("welford", Var("n", 2**16, 2**22), 4, 4),  # its rest takes registers
+        ("sum", 2**26, 8, 2),
+        ("sum", Var("n", 2**16, 2**22), 8, 2),
+    ],
+)
+def test_a_thread_loads_what_it_combines(kind: str, length: Size, warps: int, vectors: int) -> None:
+    w = Writer((length,) if isinstance(length, Var) else ())
+    x = w.input("x", 1, length)
+    names = ("m", "s") if kind == "welford" else ("y",)
+    made = w.reductions(names, [1], [length], lambda i, r: load(x, i, r), kind=kind)
+    first, *_ = schedule_of(w.program(*made)).kernels
+    (tile, *_) = [v.tile for v in first.variants if not isinstance(v.tile, HostTile)]
+    assert isinstance(tile, ReductionTile) and not tile.persistent
+    assert tile.num_warps == warps and tile.r == vectors * tile.group * 32 * warps

@@ -12,7 +12,7 @@ from aotpack.ir.kernels.tiles import WARP
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits for a GPU; those of processors come from the same numbers."""
+    """The limits for a GPU. With ``is_host`` parts are for processors, as many as for the GPU."""
 
     gpu: Gpu
     is_host: bool = False

@@ -159,8 +159,7 @@ def _parts(
     if wanted <= 1:
         return None
     if whole.constant is None:
-        is_host = limits.is_host
-        return _dynamic_parts(operation, program, most, shortest, down=down, is_host=is_host)
+        return _dynamic_parts(operation, program, limits, most, shortest, down=down)
     aligned = 1 if down or length % ALIGNED else ALIGNED
     leaves = down and operation.kind in JOINS
     count = _leaving_least(length, wanted) if leaves else _divisor_near(length // aligned, wanted)
@@ -234,27 +233,27 @@ def _most_parts(
 def _dynamic_parts(
     operation: Reduction,
     program: Program,
+    limits: Limits,
     most: int,
     shortest: int,
     *,
     down: bool,
-    is_host: bool,
 ) -> Parts:
     """Parts of any length, as many as are not shorter than a number, and ``most`` at most.
 
     Parts leave a rest if that is simple; those along rows only on processors. Else they are padded,
-    which costs GPUs nothing (a row ends early), and of whole rows where a position in a row must be
-    one in a part.
+    which costs GPUs nothing (such rows end early), and of whole rows where a position in a row must
+    be one in a part.
     """
     whole = points(operation.inner)
     aligned = 1 if down else ALIGNED
     count = minimum(rounded_down(most), maximum(1, whole // shortest))
-    is_flat = not _takes_digits(operation, program)
-    leaves = (is_host or down) and is_flat and operation.kind in JOINS
+    takes_digits = _takes_digits(operation, program)
+    leaves = (limits.is_host or down) and not takes_digits and operation.kind in JOINS
     if leaves or operation.kind in NEEDS_EQUAL_PARTS:
         return Parts(count, whole // (aligned * count) * aligned, lanes=aligned)
     row = content(whole)
-    if not is_flat and row % aligned == 0 and shortest >= LEAST_UNITS * row:
+    if takes_digits and row % aligned == 0 and shortest >= LEAST_UNITS * row:
         return Parts(count, ceil_div(whole // row, count) * row)
     return Parts(count, ceil_div(whole, count * aligned) * aligned)
 

@@ -2,6 +2,9 @@
 
     whole = count * length + rest        y[i] = sum over s of p[s, i] + (s < R ? x[i, S*J + s] : 0)
 
+    up to several elements for each of the S parts, R in all:
+    y[i] = sum over n < max(S, R) of (n < S ? p[n, i] : 0) + (n < R ? x[i, S*J + n] : 0)
+
 So all parts are equally long, and the first half compares no positions.
 """
 
@@ -67,7 +70,7 @@ class Rest:
 
     @property
     def _left(self) -> Axis:
-        """As many as there are parts, or elements in no part: rarely more."""
+        """Numbers parts, and elements in no part, which are rarely more than the parts."""
         return Axis("left", maximum(self._part.extent, points(self.whole.inner) - self._start))
 
     @property
