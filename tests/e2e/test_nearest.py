@@ -30,6 +30,7 @@ def numbers(dtype: torch.dtype = torch.float32) -> torch.Tensor:
     halves = torch.arange(-600, 601, dtype=torch.float32) / 2
     near = torch.cat([halves.nextafter(halves - 1), halves, halves.nextafter(halves + 1)])
     odd = torch.tensor([float("inf"), float("-inf"), 1e30, -1e30, 1e-40, -0.0, 2.0**23 + 1, 6e6])
+    odd = torch.cat([odd, torch.tensor([1e-45, -1e-45])])  # denormal: up, down
     return torch.cat([near, odd]).to(dtype)
 
 
@@ -39,6 +40,8 @@ ADDITIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "uint8": lambda x: x.round().clamp(0, 255).to(torch.uint8),
     "int16": lambda x: x.round().clamp(-300, 299).to(torch.int16),
     "int32": lambda x: x.round().clamp(-(2**22), 2**22).to(torch.int32),
+    "limits that cross": lambda x: x.round().clamp(min=7).clamp(max=-7).to(torch.int8),
+    "from minus zero": lambda x: x.round().clamp(-0.0, 99.0).to(torch.uint8),
     "by turns": lambda x: x.round().clamp(max=90).clamp(min=-90).clamp(max=100).to(torch.int8),
 }
 
@@ -64,6 +67,7 @@ CONVERSIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     ),
     "not rounded": lambda x: x.clamp(-90, 90).to(torch.int8),
     "rounded down": lambda x: x.floor().clamp(-90, 90).to(torch.int8),
+    "rounded up": lambda x: x.ceil().clamp(-90, 90).to(torch.int8),
     "wider": lambda x: x.double().round().clamp(-90, 90).to(torch.int8),
     "to 64 bits": lambda x: x.round().clamp(-90, 90).to(torch.int64),
 }
