@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Member
 from aotpack.ir.operations import Reduction
+from aotpack.ir.ops.fold import integer_of
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.integers import Axis, Int, maximum, minimum
@@ -46,18 +47,9 @@ def _end(member: Member, r: Axis) -> Int | None:
     match in_kernel(value.condition):
         case Apply(op="lt", args=(IndexValue(index=position), limit)):
             base = Rewriter({r: 0}).index(position)
-            end = _integer(limit)
+            end = integer_of(limit) if limit.dtype.is_integer else None
             is_step = position - base == Int.of(r) and r not in base.leaves()
             return end - base if end is not None and is_step and r not in end.leaves() else None
-    return None
-
-
-def _integer(value: Value) -> Int | None:
-    match value:
-        case Const(value=int() as number):
-            return Int.of(number)
-        case IndexValue(index=index):
-            return index
     return None
 
 
