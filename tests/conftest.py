@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 import signal
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,22 @@ gc.set_threshold(100_000, 20, 50)
 # torch's threads wait for more work by turning in place, for longer than a test computes: beside
 # other workers they are a fourth of the run. What is compared with it uses threads of its own.
 torch.set_num_threads(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> None:
+    """A module draws the same numbers at its import, whatever was imported before it."""
+    _seed(collector.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test draws the same numbers, whatever ran before it in its worker."""
+    _seed(item.nodeid)
+
+
+def _seed(name: str) -> None:
+    torch.manual_seed(zlib.crc32(name.encode()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

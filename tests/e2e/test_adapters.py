@@ -402,7 +402,11 @@ def test_a_model_of_peft(tmp_path):
     for more, quantize in ({}, None), ({"use_dora": True}, None), ({}, "int8"):
         first, other = model("a", lora_alpha=8, **more), model("bb", lora_alpha=2, **more)
         packaged = aotpack.compile(first, (X,), target="cpu", quantize=quantize)
-        near = {"rtol": 0.02, "atol": 0.5} if quantize else {"rtol": 1e-4, "atol": 1e-4}
-        torch.testing.assert_close(packaged(X), first(X), **near)
-        packaged.bind_weights(tmp_path / "bb" / "adapter_model.safetensors")
-        torch.testing.assert_close(packaged(X), other(X), **near)
+        for net, file in ((first, None), (other, "bb")):
+            if file:
+                packaged.bind_weights(tmp_path / file / "adapter_model.safetensors")
+            expected = net(X)
+            near = 0.02 if quantize else 1e-5
+            torch.testing.assert_close(
+                packaged(X), expected, rtol=near, atol=near * expected.abs().max().item()
+            )
