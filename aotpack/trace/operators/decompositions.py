@@ -8,15 +8,22 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
+from torch import fx
+from torch._ops import OpOverload
 from torch.export import ExportedProgram, exported_program
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
 from aotpack.trace.operators.quantized.decomposed import decomposed_table
+from aotpack.trace.operators.recurrent import is_recurrent
+from aotpack.trace.operators.registered import registered
 
 KEPT_WHOLE = frozenset(
     {
@@ -39,6 +46,16 @@ KEPT_WHOLE = frozenset(
 
 Table: TypeAlias = Mapping[Any, Callable[..., Any]]
 
+_CHECKED = frozenset(
+    (
+        torch.ops.aten.sym_size.int,
+        torch.ops.aten.sym_stride.int,
+        torch.ops.aten._assert_tensor_metadata.default,
+    )
+)
+"""Operators on what is known of a tensor without its elements."""
+_TRAINING = ("train", "training")  # arguments with which an operator draws, or changes statistics
+
 _STEPS = {
     "_split_decomp_table_to_cia_and_python_decomp": ("decomp_table",),
     "_decompose_exported_program": (
@@ -50,7 +67,11 @@ _STEPS = {
 
 
 def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -> ExportedProgram:
-    """Decompose all operators that ``whole`` does not name, where torch can."""
+    """Decompose all operators that ``whole`` does not name, where torch can.
+
+    A program that this would leave as it is, is copied: tracing it again takes longer than
+    exporting a small one.
+    """
     done: ExportedProgram
     late = {} if whole is None else decomposed_table()
     if not all(_is_known(name, parameters) for name, parameters in _STEPS.items()):
@@ -58,14 +79,62 @@ def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -
         return done
     split, decompose = (getattr(exported_program, name) for name in _STEPS)
     composite, others = _split_table(split, whole)
+    python = {**others, **late}
+    if whole is not None and _is_decomposed(program, whole, python):
+        return _copied(program)
     done = decompose(
         program,
         cia_to_decomp=dict(composite),
-        python_decomp_table={**others, **late},
+        python_decomp_table=python,
         joint_loss_index=None,
         decompose_custom_triton_ops=False,
     )
     return done
+
+
+def _is_decomposed(program: ExportedProgram, whole: frozenset[str], table: Table) -> bool:
+    """True if tracing the program again would give operators of the same meaning."""
+    tensors = (*program.state_dict.values(), *program.constants.values())
+    return not any(map(is_traceable_wrapper_subclass, tensors)) and all(
+        _stays(node, whole, table) for node in program.graph.nodes
+    )
+
+
+def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
+    """True for an operator with a lowering that changes nothing, and for arithmetic on sizes.
+
+    torch decomposes composite views, such as ``reshape``, into others, to track what changes.
+    """
+    target = node.target
+    if not isinstance(target, OpOverload):
+        is_arithmetic = getattr(target, "__module__", None) in ("_operator", "math")
+        return node.op in ("placeholder", "output") or is_arithmetic
+    if target in _CHECKED:
+        return True
+    given = dict(zip((a.name for a in target._schema.arguments), node.args, strict=False))
+    return not (
+        str(target) not in whole
+        or target in table
+        or target._schema.is_mutable
+        or any({**given, **node.kwargs}.get(name) for name in _TRAINING)
+        or registered(target)
+        or is_recurrent(target)
+    )
+
+
+def _copied(program: ExportedProgram) -> ExportedProgram:
+    """The program with a graph and tables of its own."""
+    module, graph = program.graph_module, deepcopy(program.graph)
+    for node, copy in zip(program.graph.nodes, graph.nodes, strict=True):
+        copy.name = node.name  # fx gives other names to those of Python, such as "input"
+    copied = fx.GraphModule(module, graph)
+    copied.meta.update(module.meta)
+    return program._update(
+        copied,
+        program.graph_signature,
+        state_dict={**program.state_dict},
+        constants={**program.constants},
+    )
 
 
 def _is_known(step: str, parameters: tuple[str, ...]) -> bool:

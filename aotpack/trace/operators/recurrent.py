@@ -180,3 +180,8 @@ _PACKED = frozenset(
         *(getattr(torch.ops.aten, kind).data for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
     }
 )
+
+
+def is_recurrent(function: Any) -> bool:
+    """True for what ``RecurrentLoops`` replaces or refuses."""
+    return function in _STEPS or function in _PACKED

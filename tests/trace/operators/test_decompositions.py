@@ -1,6 +1,7 @@
 """Taking apart by what is remembered, beside torch's own public way."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,17 @@ from aotpack.trace.operators import decompositions
 from aotpack.trace.operators.decompositions import KEPT_WHOLE
 from aotpack.trace.operators.registered import RegisteredLowerings
 
-FEWER = frozenset(LOWERINGS) - {"aten.linear.default", "aten.layer_norm.default"}
+WHOLE = frozenset(LOWERINGS)
+FEWER = WHOLE - {"aten.linear.default", "aten.layer_norm.default"}
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
 
 
 class Composites(nn.Module):
@@ -53,7 +64,7 @@ def _public(
         return program.run_decompositions(table)
 
 
-@pytest.mark.parametrize("whole", [None, FEWER, frozenset(LOWERINGS)], ids=["none", "more", "ours"])
+@pytest.mark.parametrize("whole", [None, FEWER, WHOLE], ids=["none", "more", "ours"])
 def test_programs_are_those_of_run_decompositions(
     program: torch.export.ExportedProgram, whole: frozenset[str] | None
 ) -> None:
@@ -87,6 +98,80 @@ def test_few_operators_are_told_by_name() -> None:
     assert len(composite) < len(everything) / 2
     assert torch.ops.aten.linear.default in composite
     assert torch.ops.aten.einsum.default not in composite
+
+
+def _views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    halves = x.reshape(-1, 4).flatten().unflatten(0, (2, -1)).chunk(2, 1)
+    return (*halves, x.movedim(0, 1).contiguous().view(x.shape[1] * x.shape[0]), x.mT.expand_as(x))
+
+
+def _casts(x: torch.Tensor) -> torch.Tensor:
+    return (x.to(torch.float16).to("cpu") + x.double().type_as(x)).resolve_neg()
+
+
+def _off(x: torch.Tensor) -> torch.Tensor:
+    mean, variance = x[0], x[1] ** 2 + 1
+    return F.dropout(F.batch_norm(x, mean, variance), 0.5, training=False)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("function", [_views, _casts, _off, torch.tanh])
+def test_a_program_of_operators_that_stay_is_not_traced_again(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], dynamic: bool
+) -> None:
+    shapes = {"args": ({0: torch.export.Dim("n", min=2, max=64) * 4},)} if dynamic else None
+    model, x = Function(function), torch.randn(8, 8)
+    step = "_decompose_and_get_gm_with_new_signature_constants"
+    monkeypatch.setattr(exported_program, step, None)
+    packaged = aotpack.compile(model, (x,), dynamic_shapes=shapes, target="cpu")
+    for given in (x, torch.randn(12, 8)) if dynamic and function is not _views else (x,):
+        torch.testing.assert_close(packaged(given), model(given))
+
+
+def test_a_copied_program_has_its_names_and_its_own_graph() -> None:
+    class Input(nn.Module):
+        def forward(self, input: torch.Tensor, len: torch.Tensor) -> torch.Tensor:
+            return input.reshape(-1) + len
+
+    program = torch.export.export(Input(), (torch.randn(2, 3), torch.randn(6)))
+    copied = decompose(program, name="m", whole=WHOLE)
+    assert [one.name for one in copied.graph.nodes] == [one.name for one in program.graph.nodes]
+    assert copied.graph_signature == program.graph_signature
+    assert copied.graph is not program.graph
+    assert copied.state_dict is not program.state_dict
+
+
+def _in_place(x: torch.Tensor) -> torch.Tensor:
+    return x.clone().add_(1)
+
+
+def _constant(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.tensor([1.0])
+
+
+def _drawn(x: torch.Tensor) -> torch.Tensor:
+    return F.dropout(x, 0.5, training=True)
+
+
+def _statistics(x: torch.Tensor) -> torch.Tensor:
+    return F.batch_norm(x, None, None, training=True)
+
+
+def _branch(x: torch.Tensor) -> torch.Tensor:
+    chosen: torch.Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "function", [_in_place, _constant, _drawn, _statistics, _branch, nn.RNN(8, 4), F.mish]
+)
+def test_a_program_that_changes_or_draws_is_traced_again(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., torch.Tensor]
+) -> None:
+    with torch.no_grad():
+        program = torch.export.export(Function(function), (torch.randn(8, 8),))
+    monkeypatch.setattr(decompositions, "_copied", None)
+    decompose(program, name="m", whole=WHOLE - {"aten.mish.default"})
 
 
 @pytest.mark.parametrize(
