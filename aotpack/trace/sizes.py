@@ -236,7 +236,7 @@ def _check_range(name: str, size: Var, bounds: Any, declared: Dim | None) -> Non
     if declared is not None and 1 <= declared.min < size.low:
         raise UnsupportedError(
             f"the size {name} is declared from {declared.min} on, and torch.export admits it from "
-            f"{size.low} on, as it is a factor of another size alone (2*{name}). Declare "
+            f"{size.low} on, as dimensions are multiples of it alone, such as 2*{name}. Declare "
             f"min={size.low}, or give {name} itself to a dimension"
         )
 
