@@ -10,7 +10,8 @@ MAX_LENGTH = 56
 SKIPPED = frozenset(
     "view reshape permute transpose t unsqueeze squeeze expand slice select to clone contiguous "
     "dropout alias detach arange full ones zeros new_ones flatten split chunk unbind "
-    "_to_copy".split()
+    "_to_copy expand_as view_as reshape_as unflatten ravel movedim moveaxis swapaxes swapdims "
+    "narrow tensor_split broadcast_to numpy_T mT adjoint resolve_conj resolve_neg".split()
 )
 FALLBACKS = (
     (Matmul, "matmul"),

@@ -8,7 +8,6 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 
 import inspect
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache, partial
@@ -18,6 +17,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram, exported_program
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
@@ -104,7 +104,10 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     """True for an operator with a lowering that changes nothing, and for arithmetic on sizes.
 
     torch decomposes composite views, such as ``reshape``, into others, to track what changes.
+    Complex numbers and sizes that data decide are found by the operators of decompositions.
     """
+    if _is_complex_or_counted(node.meta.get("val")):
+        return False
     target = node.target
     if not isinstance(target, OpOverload):
         is_arithmetic = getattr(target, "__module__", None) in ("_operator", "math")
@@ -119,6 +122,14 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
         or any({**given, **node.kwargs}.get(name) for name in _TRAINING)
         or registered(target)
         or is_recurrent(target)
+    )
+
+
+def _is_complex_or_counted(value: Any) -> bool:
+    """True for a value with complex tensors, or with sizes or numbers that data decide."""
+    leaves = value if isinstance(value, (tuple, list)) else (value,)
+    return any(isinstance(one, torch.Tensor) and one.is_complex() for one in leaves) or bool(
+        free_unbacked_symbols(leaves)
     )
 
 

@@ -11,6 +11,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from aotpack.errors import UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Configuration
+from aotpack.ir.rounding import CONVERSIONS
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
@@ -41,7 +42,12 @@ _SAME_VALUE = {
     "aten.contiguous.default",
     "aten.detach.default",
     "aten.lift_fresh_copy.default",
+    "aten.positive.default",
+    "aten.resolve_conj.default",
+    "aten.resolve_neg.default",
 }
+_OF_ONE_TYPE = CONVERSIONS - {"aten.copy.default", "aten.copy_.default"}
+_DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
 
 
 _CONTROL_FLOW = "it takes functions; of such operators cond, map, scan and while_loop are accepted"
@@ -321,12 +327,13 @@ def _same_value(node: fx.Node) -> fx.Node | None:
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node):
         return None
-    if str(node.target) in (_SAME_VALUE | UNCHANGED):
-        return source
-    if str(node.target) == "aten._to_copy.default":
-        before, after = source.meta["val"], node.meta["val"]
-        return source if before.dtype is after.dtype else None
-    return None
+    name, is_same = str(node.target), False
+    if name in _OF_ONE_TYPE:
+        is_same = source.meta["val"].dtype is node.meta["val"].dtype
+    elif name in _DROPOUTS:
+        _, _, is_training = node.args
+        is_same = not is_training
+    return source if is_same or name in (_SAME_VALUE | UNCHANGED) else None
 
 
 def _is_row_major(argument: Any) -> bool:

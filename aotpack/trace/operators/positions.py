@@ -16,9 +16,10 @@ _Finder: TypeAlias = Callable[[_Arguments], Iterator[Rule]]
 _KEEPING = frozenset(
     f"aten.{name}"
     for name in """
-    _local_scalar_dense _to_copy _unsafe_view add alias cat chunk clone contiguous detach expand
-    flatten item mul permute repeat reshape select slice split split_with_sizes squeeze stack sub
-    transpose unflatten unsqueeze view
+    _local_scalar_dense _to_copy _unsafe_view add alias atleast_1d broadcast_to cat chunk clone
+    contiguous detach expand expand_as flatten item mT moveaxis movedim mul narrow numpy_T permute
+    positive ravel repeat reshape reshape_as select slice split split_with_sizes squeeze stack sub
+    swapaxes swapdims t tensor_split to transpose unflatten unsqueeze view view_as
     """.split()
 )  # positions of an argument in another shape, or at an offset
 

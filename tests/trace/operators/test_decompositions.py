@@ -141,6 +141,28 @@ def test_a_copied_program_has_its_names_and_its_own_graph() -> None:
     assert copied.state_dict is not program.state_dict
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.to(torch.float32),
+        lambda x: x.to(x.device).type_as(x),
+        lambda x: F.dropout(x, 0.5, training=False),
+        lambda x: +x.contiguous().resolve_conj(),
+    ],
+    ids=["type", "place", "dropout", "sign"],
+)
+def test_operators_that_give_their_argument_are_left_out(function: Callable[..., Any]) -> None:
+    model = Function(lambda x: function(x).sin())
+    traced = trace(model, (torch.randn(2, 3),), name="m", version="1", whole=WHOLE)
+    assert [node.op for node in traced.graph.nodes] == ["aten.sin.default"]
+
+
+def test_a_conversion_to_another_type_is_not_left_out() -> None:
+    model = Function(lambda x: x.to(torch.float16).sin())
+    traced = trace(model, (torch.randn(2, 3),), name="m", version="1", whole=WHOLE)
+    assert [node.op for node in traced.graph.nodes] == ["aten.to.dtype", "aten.sin.default"]
+
+
 def _in_place(x: torch.Tensor) -> torch.Tensor:
     return x.clone().add_(1)
 
@@ -162,8 +184,20 @@ def _branch(x: torch.Tensor) -> torch.Tensor:
     return chosen
 
 
+def _complex(x: torch.Tensor) -> torch.Tensor:
+    return (x.to(torch.complex64) * 2).abs()
+
+
+def _counted(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].reshape(-1, 1)
+
+
 @pytest.mark.parametrize(
-    "function", [_in_place, _constant, _drawn, _statistics, _branch, nn.RNN(8, 4), F.mish]
+    "function",
+    [
+        *(_in_place, _constant, _drawn, _statistics, _branch, _complex, _counted),
+        *(nn.RNN(8, 4), F.mish),
+    ],
 )
 def test_a_program_that_changes_or_draws_is_traced_again(
     monkeypatch: pytest.MonkeyPatch, function: Callable[..., torch.Tensor]

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from aotpack.cli import main
+from aotpack.lower import LOWERINGS
 from aotpack.trace import trace
 
 TABLE = torch.randn(10, 4)
@@ -36,6 +37,9 @@ NOTED = {
     "state": written,
     "offset": lambda self, ids, x: self.table[(ids[:, None] + torch.arange(2)).flatten()] + x[:1],
     "number": lambda self, ids, x: self.table[ids[0].item()] + x,
+    "views": lambda self, ids, x: (
+        self.table[ids.int().unflatten(0, (3, 1)).movedim(0, 1).narrow(1, 0, 3).ravel().long()] + x
+    ),
 }
 NOT_NOTED = {
     "no positions": lambda self, ids, x: ids[:, None] + x,
@@ -48,6 +52,7 @@ NOT_NOTED = {
 
 def unchecked(forward: Any, *, check_indices: bool = False) -> tuple[str, ...]:
     how: Any = {"name": "m", "version": "1", "check_indices": check_indices}
+    how["whole"] = frozenset(LOWERINGS)
     return trace(Model(forward), (IDS, torch.randn(3, 4)), **how).graph.unchecked
 
 
