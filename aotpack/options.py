@@ -13,6 +13,7 @@ from aotpack.ir.golden import SIZE
 from aotpack.ir.ops.quantization import Quantization, read_quantization
 from aotpack.ir.user_passes import UserPass, read_passes
 from aotpack.render import FIRST_FORMS
+from aotpack.runtime.interface.keywords import COUNT, PATH, SWITCH, Values
 from aotpack.schedule import Partition
 from aotpack.stages import Decisions
 from aotpack.target import CPU, INTERPRETER, Target
@@ -20,6 +21,19 @@ from aotpack.target import CPU, INTERPRETER, Target
 FALLBACKS = ("error", "torch")
 PRECISIONS = ("default", "strict")
 FP32_PRECISIONS = ("ieee", "tf32")
+_SWITCHES = ("strict", "deterministic", "check_indices", "repeat_layers", "graphs")
+VALUES = {
+    "name": Values((str,), "a name, such as bert-base"),
+    "targets": Values((str, Iterable), "targets, such as ['cpu', 'sm_90']"),
+    "target": Values((str,), "one target, such as 'sm_90'"),
+    "out": Values(PATH, "a folder"),
+    "jobs": COUNT,
+    "cpu_arch": Values((str,), "a processor, such as 'x86-64-v3'"),
+    "candidates": COUNT,
+    "tuning": Values(PATH, "a file of aotpack tune"),
+    **dict.fromkeys(_SWITCHES, SWITCH),
+}
+"""What ``build`` and ``compile`` check before all else; other options have more to say."""
 
 
 @dataclass(frozen=True, slots=True)

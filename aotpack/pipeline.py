@@ -20,9 +20,9 @@ from aotpack.ir.golden import SIZE, read_golden
 from aotpack.ir.packs import Packs, largest, packs_of
 from aotpack.ir.user_passes import UserPass, apply_passes
 from aotpack.lower import LOWERINGS, lower, refusal_of
+from aotpack.options import VALUES, chosen_target, given_source, provenance_inputs, shared_options
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
-from aotpack.options import chosen_target, given_source, provenance_inputs, shared_options
 from aotpack.precompile import check_build, precompile
 from aotpack.precompile.interpreter.device import InterpreterDevice
 from aotpack.precompile.user_kernels import UserKernels
@@ -294,7 +294,7 @@ def _render_each(
     return join(source.name, source.version, made)
 
 
-@naming_keywords(UsageError)
+@naming_keywords(UsageError, "packaging a model", VALUES)
 def build(
     module: nn.Module | ExportedProgram | Mapping[str, Method],
     args: tuple[Any, ...] | None = None,
@@ -336,7 +336,7 @@ def build(
     return _warned(made.emitted.wheel, made.fallbacks)
 
 
-@naming_keywords(UsageError)
+@naming_keywords(UsageError, "compiling a model", VALUES)
 def compile(
     module: nn.Module | ExportedProgram | Mapping[str, Method],
     args: tuple[Any, ...] | None = None,

@@ -94,7 +94,7 @@ def parse_targets(text: str | Iterable[str]) -> tuple[Target, ...]:
     """Read a list of spellings, given apart or with commas; sorted, each once."""
     texts = [text] if isinstance(text, str) else list(text)
     found: set[Target] = set()
-    for spelling in (part.strip() for item in texts for part in item.split(",")):
+    for spelling in (part.strip() for item in texts for part in str(item).split(",")):
         if spelling.lower() == "all":
             found.update(Target("cuda", arch) for arch in SUPPORTED_ARCHES)
         elif spelling.lower().endswith(_PTX):

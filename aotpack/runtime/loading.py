@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
@@ -21,7 +20,7 @@ from .devices.timing import hardware
 from .errors import AotpackError, ArgumentError, DeviceError, PackageError, did_you_mean
 from .files.checked import read_checked
 from .graph.derivations import Derivations, joined
-from .interface.keywords import naming_keywords
+from .interface.keywords import COUNT, PATH, SWITCH, Values, naming_keywords
 from .interface.package import LoadedMemory, Options, Package, Parts
 from .manifest import Manifest, read_manifest
 from .memory.adapters import factors_of
@@ -39,9 +38,16 @@ PlanFunctions: TypeAlias = tuple[Callable[..., Plan], Callable[[int], Plan] | No
 LoadedT = TypeVar("LoadedT", bound=Package)
 _TEXT = "ptx_"  # begins the targets that the driver compiles
 _numbers = itertools.count()
+_VALUES = {
+    "package": Values((*PATH, ModuleType), "the package's module, or its folder"),
+    "weights": Values((*PATH, Mapping), "a safetensors file, or tensors by name"),
+    "concurrency": COUNT,
+    "tuning": Values(PATH, "a file of measured times"),
+    **dict.fromkeys(("graphs", "check", "allow_jit"), SWITCH),
+}
 
 
-@naming_keywords(ArgumentError)
+@naming_keywords(ArgumentError, "loading a model", _VALUES)
 def load(
     package: str | Path | ModuleType,
     device: int | str | Device | None = None,
@@ -73,8 +79,6 @@ def load(
     A GPU that is newer than all code of the package runs its PTX, if it has any and ``allow_jit``
     is True: then the driver compiles every kernel, and may keep them in a cache on disk.
     """
-    _check_kinds(package, weights, concurrency, tuning)
-    _check_choices(graphs=graphs, check=check, allow_jit=allow_jit)
     manifest = read_manifest(folder_of(package))
     options = Options(_handle(stream), concurrency, graphs, debug_mode(debug))
     times = _times(tuning)
@@ -94,7 +98,10 @@ def choose_device(
         device = str(device)  # a torch.device
     if not isinstance(device, (int, str)):
         if not hasattr(device, "select"):
-            raise _wrong_kind("device", device, 'a GPU\'s number, "cuda:0", "cpu"')
+            raise ArgumentError(
+                f"loading a model: device is of type {type(device).__name__}; accepted: a GPU's "
+                'number, "cuda:0", "cpu"'
+            )
         return device
     if device == "cpu":
         return CpuDevice(manifest)
@@ -154,28 +161,6 @@ def select(device: Device, targets: Sequence[str], allow_jit: bool) -> tuple[str
         ) from None
 
 
-def _check_kinds(package: object, weights: object, concurrency: object, tuning: object) -> None:
-    """Refuse what is of another type than ``load`` takes."""
-    path, nothing = (str, PathLike), type(None)
-    if not isinstance(package, (*path, ModuleType)):
-        raise _wrong_kind("package", package, "the package's module, or its folder")
-    if not isinstance(weights, (*path, Mapping, nothing)):
-        raise _wrong_kind("weights", weights, "a safetensors file, or tensors by name")
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool):
-        raise _wrong_kind("concurrency", concurrency, "a number, 1 or more")
-    if concurrency < 1:
-        raise ArgumentError(f"loading a model: concurrency={concurrency}; accepted: 1 or more")
-    if not isinstance(tuning, (*path, nothing)):
-        raise _wrong_kind("tuning", tuning, "a file of measured times")
-
-
-def _check_choices(**given: object) -> None:
-    """Refuse what is not True or False: a text such as "no" counts as True."""
-    for name, value in given.items():
-        if not isinstance(value, bool):
-            raise _wrong_kind(name, value, "True or False")
-
-
 def _handle(stream: Any) -> int | None:
     return None if stream is None else stream_handle(stream)
 
@@ -202,11 +187,6 @@ def _warn_of_unused(
             RuntimeWarning,
             stacklevel=4,
         )
-
-
-def _wrong_kind(name: str, value: object, accepted: str) -> ArgumentError:
-    found = type(value).__name__
-    return ArgumentError(f"loading a model: {name} is of type {found}; accepted: {accepted}")
 
 
 def folder_of(package: str | Path | ModuleType) -> Path:

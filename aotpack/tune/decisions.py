@@ -9,8 +9,6 @@ from aotpack.stages import Decisions
 
 def read_decisions(file: str | Path | None, candidates: int = 1) -> Decisions:
     """The measured choices of a file, if one is given, and how many forms a package holds."""
-    if candidates < 1:
-        raise UsageError(f"candidates={candidates}; accepted: 1 or more")
     if file is None:
         return Decisions(candidates)
     try:

@@ -90,6 +90,21 @@ def test_other_errors_do_not_name_it() -> None:
     assert "example input" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ([1], "kwargs, are a list; give a dict: {'x': x}"),
+        ("x", "kwargs, are a str; give a dict"),
+        ({3: X}, "kwargs has the key 3, an int; give example inputs by the names"),
+    ],
+)
+def test_inputs_by_name_that_are_no_dict(kwargs: Any, words: str) -> None:
+    for model in (nn.ReLU(), {"run": aotpack.Method(nn.ReLU(), (), kwargs)}):
+        given = () if isinstance(model, dict) else ((), kwargs)
+        with pytest.raises(UsageError, match=words):
+            aotpack.compile(model, *given, target="cpu")
+
+
 def test_a_comma_that_a_model_file_forgot(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     text = "import torch\nmodel = torch.nn.Linear(4, 4)\nexample_inputs = (torch.ones(2, 4){})\n"

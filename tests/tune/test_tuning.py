@@ -53,11 +53,9 @@ def test_the_command_lines_build_tune_and_build_again(
     assert "it is not JSON" in capsys.readouterr().err
 
 
-def test_a_missing_file_and_no_candidates_are_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_decisions(tmp_path / "none.json")
-    with pytest.raises(UsageError, match="candidates=0; accepted: 1 or more"):
-        read_decisions(None, 0)
 
 
 def test_noise_does_not_decide_and_devices_of_a_target_count_alike() -> None:

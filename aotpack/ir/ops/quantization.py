@@ -24,11 +24,11 @@ class Quantization:
         return self.kind if self.group is None else f"{self.kind}:group={self.group}"
 
 
-def read_quantization(text: str | None) -> Quantization | None:
+def read_quantization(text: object) -> Quantization | None:
     """The meaning of ``--quantize``; UsageError for what has none."""
     if text is None:
         return None
-    kind, colon, rest = text.partition(":")
+    kind, colon, rest = str(text).partition(":")
     name, _, number = rest.partition("=")
     if kind not in KINDS or (colon and (name != "group" or not number.isdecimal())):
         raise UsageError(f"quantize={text!r}; {ACCEPTED}")

@@ -2,7 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import AotpackError, did_you_mean
@@ -11,10 +14,37 @@ Params = ParamSpec("Params")
 Made = TypeVar("Made")
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a parameter takes beside its default: types, in words, and the least number."""
+
+    types: tuple[type, ...]
+    accepted: str
+    least: int | None = None
+
+    def fault(self, value: object) -> str | None:
+        """Why a value is refused; True and False are no numbers."""
+        is_number = not isinstance(value, bool) or bool in self.types
+        if not isinstance(value, self.types) or not is_number:
+            return f" is of type {type(value).__name__}; accepted: {self.accepted}"
+        if isinstance(value, int) and self.least is not None and value < self.least:
+            return f"={value}; accepted: {self.least} or more"
+        return None
+
+
+PATH = (str, PathLike)
+SWITCH = Values((bool,), "True or False")
+COUNT = Values((int,), "a number, 1 or more", 1)
+_ANY: Mapping[str, Values] = MappingProxyType({})
+
+
 def naming_keywords(
-    kind: type[AotpackError],
+    kind: type[AotpackError], doing: str = "", values: Mapping[str, Values] = _ANY
 ) -> Callable[[Callable[Params, Made]], Callable[Params, Made]]:
-    """Makes a function raise ``kind`` where arguments do not fit its parameters."""
+    """Makes a function raise ``kind`` where arguments do not fit its parameters, or ``values``.
+
+    ``doing`` begins the sentence about a value.
+    """
 
     def naming(function: Callable[Params, Made]) -> Callable[Params, Made]:
         signature = inspect.signature(function)
@@ -24,6 +54,10 @@ def naming_keywords(
             reason = _misfit(signature, args, keywords)
             if reason:
                 raise kind(f"{function.__name__}() {reason}")
+            for name, value in signature.bind(*args, **keywords).arguments.items():
+                is_free = name not in values or value is signature.parameters[name].default
+                if not is_free and (fault := values[name].fault(value)):
+                    raise kind(f"{doing}: {name}{fault}")
             return function(*args, **keywords)
 
         return checked

@@ -32,6 +32,16 @@ def given_example(label: str, args: Any, kwargs: Any) -> Example:
         raise UsageError(
             f"tracing {label}: the example inputs are {_kind(args)}; give a tuple: ({remedy}"
         )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise UsageError(
+            f"tracing {label}: the example inputs by name, kwargs, are {_kind(kwargs)}; give a "
+            "dict: {'x': x}"
+        )
+    if unnamed := [key for key in kwargs or () if not isinstance(key, str)]:
+        raise UsageError(
+            f"tracing {label}: kwargs has the key {unnamed[0]!r}, {a_type(unnamed[0])}; give "
+            "example inputs by the names of forward's parameters: {'x': x}"
+        )
     return tuple(args), dict(kwargs or {})
 
 
