@@ -168,7 +168,12 @@ def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:
 
 
 def chosen_target(text: str, device: int | None) -> Target:
-    """The target of ``compile``; UsageError for a GPU's number beside one without a GPU."""
+    """The target of ``compile``; UsageError for several, or a GPU's number beside none."""
+    if "," in text or text.strip().lower() == "all":
+        raise UsageError(
+            f"compiling a model: target={text!r} is several targets; compile takes one, that of "
+            "this machine, such as 'cpu' or 'native'; aotpack.build takes several, as targets=..."
+        )
     target = Target.parse(text)
     if target in (CPU, INTERPRETER) and device is not None:
         raise UsageError(

@@ -77,6 +77,14 @@ def test_targets_without_a_gpu_take_no_device(model: nn.Module, target: str) -> 
         aotpack.compile(model, (X,), target=target, device=3)
 
 
+@pytest.mark.parametrize("target", ["cpu,sm_90", "all", "sm_80, sm_90"])
+def test_compile_takes_one_target(model: nn.Module, target: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"target='{target}' is several targets; compile takes one, .*build takes"
+    ):
+        aotpack.compile(model, (X,), target=target)
+
+
 def test_dynamic_sizes_change_from_call_to_call(model: nn.Module) -> None:
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=40)}}
     compiled = aotpack.compile(model, (X,), dynamic_shapes=shapes, target="interpreter")
