@@ -294,8 +294,9 @@ class Frameworks:
             return "cupy" if type(value).__module__.split(".")[0] == "cupy" else "dlpack"
         if hasattr(type(value), "__cuda_array_interface__"):
             return "interface"
+        found = "None" if value is None else type(value).__name__
         raise ArgumentError(
-            f"it is {type(value).__name__}, not a tensor; accepted: torch tensors, numpy arrays "
+            f"it is {found}, not a tensor; accepted: torch tensors, numpy arrays "
             "and numbers, objects with __dlpack__ or __cuda_array_interface__, and int for an "
             "int64 of no dimensions"
         )

@@ -133,7 +133,7 @@ def _flatten_dict(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
 
 
 def _flatten_fields(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
-    """Anything with the fields as attributes or keys is accepted; None counts as absent."""
+    """Anything with the fields as attributes or keys is accepted; others of it may be None."""
     if isinstance(value, Mapping):
         given = {key: value[key] for key in value}
     else:
@@ -143,7 +143,7 @@ def _flatten_fields(tree: Tree, value: Any, path: str, leaves: list[Any]) -> Non
             accepted = f"{tree.name} with {_list(tree.keys)}, or a dict of these"
             raise ArgumentError(f"{path!r} is {_kind_of(value)}; accepted: {accepted}")
     pairs = [*zip(tree.keys, tree.children, strict=True)]
-    missing = [k for k, child in pairs if child.kind != "none" and given.get(k) is None]
+    missing = [k for k, child in pairs if child.kind != "none" and k not in given]
     extra = [str(k) for k, part in given.items() if k not in tree.keys and part is not None]
     _check_keys(tree, path, missing, extra)
     for key, child in pairs:
@@ -197,7 +197,7 @@ def _maker(tree: Tree) -> Callable[[Sequence[Any]], Any]:
 
 
 def _kind_of(value: Any) -> str:
-    return type(value).__name__
+    return "None" if value is None else type(value).__name__
 
 
 def _list(names: Sequence[str]) -> str:

@@ -78,7 +78,10 @@ def test_whatever_has_the_fields_is_taken(taking, value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Batch(x=X, y=None), "argument 'batch' lacks 'y'; accepted: exactly 'y', 'x'"),
+        ({"x": X}, "argument 'batch' lacks 'y'; accepted: exactly 'y', 'x'"),
+        (Batch(x=X, y=None), "argument 'batch.y': it is None, not a tensor; accepted: torch"),
+        ({"x": X, "y": None}, "argument 'batch.y': it is None, not a tensor"),
+        (None, "argument 'batch' is None; accepted: Batch with 'y', 'x'"),
         (Batch(x=X, y=X, mask=X), "argument 'batch' has 'mask' too many"),
         ({"x": X, "y": X, "z": X}, "argument 'batch' has 'z' too many"),
         ((X, X), "argument 'batch' is tuple; accepted: Batch with 'y', 'x', or a dict of these"),
