@@ -13,6 +13,7 @@ from aotpack.errors import UsageError
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")
 _TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
+_REMEDY = "Give another as name=, on a command line as --name."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def import_name(name: str) -> str:
         raise UsageError(
             f"emitting a package: the name {name!r} is not accepted: {identifier!r} is the name of "
             f"another module, which could not be imported beside the package; accepted: any other, "
-            f"such as {identifier}-model. Use --name."
+            f"such as {identifier}-model. {_REMEDY}"
         )
     return identifier
 
@@ -53,12 +54,13 @@ def normal_version(version: str) -> str:
     except InvalidVersion:
         raise UsageError(
             f"emitting a package: the version {version!r} is not accepted; accepted: versions "
-            "such as 1.2.0 or 2.0rc1 (PEP 440). Pass --version."
+            "such as 1.2.0 or 2.0rc1 (PEP 440). Give another as version=, on a command line "
+            "as --version."
         ) from None
 
 
 def _refused(name: str, reason: str) -> UsageError:
     return UsageError(
         f"emitting a package: the name {name!r} is not accepted: {reason}; accepted: ASCII "
-        "letters, digits, '-', '_' and '.', beginning with a letter, such as bert-base. Use --name."
+        f"letters, digits, '-', '_' and '.', beginning with a letter, such as bert-base. {_REMEDY}"
     )

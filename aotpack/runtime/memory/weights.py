@@ -289,7 +289,8 @@ class Weights:
         if strict and lacking:
             raise self._refused(
                 f"{some(lacking)} not given ({len(lacking)} of {len(self._weights)} are missing); "
-                "strict=False keeps what was bound before"
+                "give them too, or bind_weights(weights, strict=False) of a loaded model keeps "
+                "those that it has"
             )
         return [(weight, given[name]) for weight, name in chosen.values()]
 

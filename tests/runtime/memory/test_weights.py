@@ -104,7 +104,7 @@ def test_damaged_constants_are_refused(tmp_path: Path, device: FakeDevice) -> No
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "'scale' not given"),
+        ({}, r"'scale' not given .*; give them too, or bind_weights\(weights, strict=False\)"),
         ({"b": FIVE}, "'b' is no weight of the model; accepted: 'scale', 'alias'; give the"),
         ({2: FIVE}, "a key is 2; accepted: names of weights as text"),
         ({"scale": FIVE, "b": FIVE, "c": FIVE}, "'b' is no weight of the model, nor are 1 more"),
