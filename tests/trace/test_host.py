@@ -146,6 +146,16 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], str]] = {
     "fake weight": (lambda: Holding(fake()), lambda: X, "held is a FakeTensor, .*weights 'none'"),
     "fake input": (nn.ReLU, fake, r"the example input \[0\] is a FakeTensor"),
     "sparse input": (nn.ReLU, X.to_sparse, r"input \[0\] has the layout torch.sparse_coo; dense"),
+    "nested input": (
+        nn.ReLU,
+        lambda: torch.nested.nested_tensor([X, X[:2]]),
+        r"input \[0\] is a nested tensor; dense tensors .*to_padded_tensor",
+    ),
+    "quantized input": (
+        nn.ReLU,
+        lambda: torch.quantize_per_tensor(X, 0.5, 0, torch.qint8),
+        r"input \[0\] has the type torch.qint8; give tensor.dequantize\(\)",
+    ),
     "meta": (
         tied_on_meta,
         lambda: X,
@@ -155,6 +165,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors", "ignore:.*quantize_per_tensor")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_tensors_that_cannot_be_read_are_refused(kind: str) -> None:
     module, given, words = REFUSED[kind]

@@ -62,6 +62,8 @@ class TorchFramework:
 
     def seen(self, facts: Any, values: Sequence[Any]) -> list[Seen]:
         for value in values:
+            if value.is_nested:
+                raise _nested()
             _check_storage(value)
         return [
             Seen(
@@ -126,8 +128,17 @@ def _without_memory(values: Sequence[Any]) -> ArgumentError:
         try:
             value.data_ptr(), value.shape
         except RuntimeError as error:
+            if value.is_nested:
+                return _nested()
             return ArgumentError(
                 f"a torch tensor of layout {value.layout} has no plain memory "
                 f"({str(error).splitlines()[0]}); accepted: dense tensors"
             )
     return ArgumentError("the memory of a torch tensor was given back meanwhile")
+
+
+def _nested() -> ArgumentError:
+    return ArgumentError(
+        "it is a nested tensor; accepted: dense tensors, such as the padded one of "
+        "torch.nested.to_padded_tensor(x, 0.0), if the model takes padding"
+    )

@@ -73,8 +73,7 @@ def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
     raise _refused(
         signature,
         tensor,
-        f"has dtype {argument.dtype}; accepted: {accepted}. Convert it: "
-        f"{conversion(tensor.dtype, argument.framework)}",
+        f"has dtype {argument.dtype}; accepted: {accepted}. {_remedy(tensor.dtype, argument)}",
     )
 
 
@@ -85,10 +84,20 @@ def check_change(signature: Signature, tensor: Tensor, argument: Seen) -> None:
         raise _refused(signature, tensor, reason)
 
 
-def conversion(dtype: DType, framework: str) -> str:
+def _remedy(dtype: DType, argument: Seen) -> str:
+    """What to do with an argument of another type."""
+    if argument.dtype.startswith(("str", "bytes")):
+        return "Strings are not accepted: give numbers, such as the ids of tokens"
+    return f"Convert it: {_conversion(dtype, argument)}"
+
+
+def _conversion(dtype: DType, argument: Seen) -> str:
     """The caller's words for a conversion."""
+    framework = argument.framework
     if framework == "torch":
-        return f".to(torch.{dtype})"
+        is_quantized = argument.dtype.startswith(("qint", "quint"))
+        is_done = is_quantized and str(dtype) == "float32"
+        return f"{'.dequantize()' * is_quantized}{'' if is_done else f'.to(torch.{dtype})'}"
     if framework == "numpy" and not dtype.is_known_to_numpy:
         bits = ', or cut float32 to bits: (x.view("uint32") >> 16).astype("uint16")'
         return f".astype(ml_dtypes.{dtype}){bits if dtype.name == 'bfloat16' else ''}"

@@ -46,6 +46,13 @@ def _fault(tensor: torch.Tensor) -> str | None:
         )
     if type(tensor).__name__ == "DTensor":
         return "is a DTensor, of which each process has a part; give tensor.full_tensor()"
+    if tensor.is_nested:
+        return (
+            "is a nested tensor; dense tensors are accepted, such as the padded one of "
+            "torch.nested.to_padded_tensor(tensor, 0.0), if the model takes padding"
+        )
+    if tensor.is_quantized:
+        return f"has the type {tensor.dtype}; give tensor.dequantize()"
     if tensor.layout is not torch.strided:
         return f"has the layout {tensor.layout}; dense tensors are accepted (tensor.to_dense())"
     if type(tensor) in PLAIN and _is_freed(tensor):

@@ -111,13 +111,25 @@ def test_weights_that_end_outside_of_their_storage_are_refused(package: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_are_refused(package: Path) -> None:
-    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-    with (
-        load(package, FakeDevice((1, 0))) as model,
-        pytest.raises(ArgumentError, match="argument 'y'.* accepted: dense"),
-    ):
-        model(torch.ones(2, 3), nested)
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(package: Path, layout: torch.layout) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+    words = "argument 'y': it is a nested tensor; accepted: dense tensors, .*to_padded_tensor"
+    with load(package, FakeDevice((1, 0))) as model:
+        with pytest.raises(ArgumentError, match=words) as told:
+            model(torch.ones(2, 3), nested)
+        assert "Internal" not in str(told.value)
+        model(torch.ones(2, 3), torch.nested.to_padded_tensor(nested, 0.0).contiguous())
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor")
+def test_quantized_tensors_are_refused_until_they_are_dequantized(package: Path) -> None:
+    x = torch.ones(2, 3)
+    codes = torch.quantize_per_tensor(x, 0.5, 0, torch.qint8)
+    with load(package, FakeDevice((1, 0))) as model:
+        with pytest.raises(ArgumentError, match=r"dtype qint8; .*Convert it: \.dequantize\(\)\.$"):
+            model(x, codes)
+        model(x, codes.dequantize())
 
 
 def test_weights_without_memory_are_refused(package: Path) -> None:

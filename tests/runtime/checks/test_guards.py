@@ -39,6 +39,8 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
         (X, "text", "argument 'y': it is str, not a tensor"),
         (X, 1.5, "argument 'y': it is float, not a tensor; .* int for an int64 of no dim"),
         (X, 3, r"'y' has dtype int64; accepted: float32"),
+        (X, X.astype(str), "'y' has dtype str1024; accepted: float32.* Strings are not accepted"),
+        (X, X.astype(bytes), "'y' has dtype bytes256; .* Strings are not accepted: give numbers"),
         (X, torch.from_numpy(X), "'y' is on cpu; this model runs on cuda:0"),
     ],
 )
