@@ -3,6 +3,7 @@
 import io
 import math
 import mmap
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,14 +169,20 @@ def _stored(whole: Any, entry: Entry) -> Stored:
 
 def _of_other_format(path: Path, begin: bytes) -> WeightError | None:
     """The refusal of a file that begins as one of another format."""
-    for mark, kind in _OTHER_FORMATS.items():
-        if begin.startswith(mark):
-            return WeightError(
-                f"reading {path}: it is {kind}; accepted: a safetensors file, as "
-                "safetensors.torch.save_file(state_dict, path) writes, or the tensors by name "
-                "themselves, such as torch.load(path)."
-            )
-    return None
+    kinds = (kind for mark, kind in _OTHER_FORMATS.items() if begin.startswith(mark))
+    kind = next(kinds, f"a text that begins with {begin.decode()!r}" if _is_text(begin) else None)
+    if kind is None:
+        return None
+    return WeightError(
+        f"reading {path}: it is {kind}; accepted: a safetensors file, as "
+        "safetensors.torch.save_file(state_dict, path) writes, or the tensors by name "
+        "themselves, such as torch.load(path)."
+    )
+
+
+def _is_text(begin: bytes) -> bool:
+    """True for bytes that are no header's length, of which the last ones are 0, but text."""
+    return len(begin) == _PREFIX and re.fullmatch(rb"[ -~\s]*", begin) is not None
 
 
 def _damaged(path: Path, reason: str) -> WeightError:

@@ -123,6 +123,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(90), "a zip archive, such as torch.save"),
         (b"\x80\x02}q\x00" + bytes(90), "a pickle"),
         (b"GGUF\x03" + bytes(90), "a GGUF file"),
+        (b"import torch\n", "a text that begins with 'import t'"),
+        (b"<!DOCTYPE html>\n", "a text that begins with '<!DOCTYP'"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
