@@ -2,10 +2,12 @@
 
 import logging
 import threading
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 from aotpack.errors import TraceError
@@ -34,6 +36,31 @@ def two_reads(self, x):
     found = x.nonzero()
     number = x.argmax().item()
     return x if found.shape[0] + number > 3 else -x
+
+
+def train(self, x):
+    loss = (x * x).sum()
+    loss.backward()
+    return loss
+
+
+def print_one(self, x):
+    print(f"{x[0, 0]:.3f}")
+    return x + 1
+
+
+def carry(is_kept, x):
+    def step(c, row):
+        turned = (c @ c).t()
+        return (turned.contiguous() if is_kept else turned), c.sum() + row
+
+    return scan(step, x @ x.t(), x[:, 0])
+
+
+@dataclass
+class Pair:
+    x: torch.Tensor
+    y: torch.Tensor
 
 
 class Box:
@@ -68,6 +95,13 @@ def test_rows_are_written_as_a_refusal_says(trace_function):
             r"  a model takes and returns tensors, .* or return the tensors that are in it$",
         ),
         (lambda self, x: x @ x, r"RuntimeError: .*\n  at test_capture.py:\d+: .*x @ x"),
+        (train, r"does not require grad.*\n  training and gradients are not packaged: .*\n  at "),
+        (print_one, r"__format__\n  tensors have no values while .*leave out the print.*\n  at "),
+        (
+            lambda self, x: carry(False, x),
+            r"same metadata but found:\n  pair\[0\] differ in 'stride.*\n  a value that a loop "
+            r"carries .*\.contiguous\(\)\n  at test_capture.py:\d+: return scan.*$",
+        ),
         (
             lambda self, x: x if x.sum() > 0 else -x,
             r"a Python value in forward is data-dependent: the condition u0 is 1. It is read .*\n"
@@ -109,6 +143,17 @@ def test_refuses(trace_function, forward, message, capfd):
         trace_function(forward, X)
     assert "TORCH_LOGS" not in str(caught.value) and len(str(caught.value).splitlines()) < 12
     assert capfd.readouterr().err == ""
+
+
+def test_a_carried_value_that_keeps_its_strides_is_accepted(trace_function):
+    trace_function(lambda self, x: carry(True, x), X)
+
+
+@pytest.mark.parametrize("sizes", [None, ({"x": {0: Dim("n", min=2, max=64)}, "y": None},)])
+def test_a_dataclass_that_is_not_registered_is_refused(trace_function, sizes):
+    words = r"test_capture.Pair'>(.|\n)*register a dataclass with torch.export.register_dataclass"
+    with pytest.raises(TraceError, match=words):
+        trace_function(lambda self, pair: pair.x + 1, Pair(X, X), dynamic_shapes=sizes)
 
 
 def leave(self, x):

@@ -16,9 +16,11 @@ _NOISE = (
     "consider using",
     "Use tlparse",
     "Caused by",
+    "Higher Order Operator",
 )
 _OF_CALL = "Original traceback"  # of the call that is taken apart
 _ENDS = ("The following call raised this error", "If this type holds tensors", _OF_CALL)
+_FRAMES = "from user code:"  # of which the user's line is told as the place
 _OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # of torch
 _SHOWN_LINES = 8
 CACHE_ADVICE = (
@@ -63,8 +65,29 @@ _ADVICE = (
     (
         r"which is not a known type",
         "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
-        "registered dataclasses; leave out what else it returns (a cache of transformers by "
-        "use_cache=False), or return the tensors that are in it",
+        "dataclasses of torch.export.register_dataclass; leave out what else it returns (a cache "
+        "of transformers by use_cache=False), or return the tensors that are in it",
+    ),
+    (
+        r"(Unsupported input type|to non-tensor type) <class '(?!transformers)\w+\."
+        r"|not supported or pytree-flattenable",
+        "register a dataclass with torch.export.register_dataclass before the build; give what an "
+        "object of another class holds in tuples, lists and dicts",
+    ),
+    (
+        r"does not require grad|Tensor\.backward",
+        "training and gradients are not packaged: leave backward() and torch.autograd.grad(...) "
+        "out of forward",
+    ),
+    (
+        r"passed to (FakeTensor|Sym\w+)\.__format__",
+        "tensors have no values while a model is traced: leave out the print, or the text, that "
+        "formats one",
+    ),
+    (
+        r"differ in 'stride",
+        "a value that a loop carries keeps its strides: give the first one, and what the body "
+        "returns for it, as .contiguous()",
     ),
 )
 
@@ -116,7 +139,7 @@ def _useful(error: BaseException, text: str) -> str:
     """The first useful lines, the fixes that torch suggests, and our advice."""
     for end in _ENDS:
         text = text.partition(end)[0]
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [line.strip() for line in text.partition(_FRAMES)[0].splitlines()]
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
     start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
