@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aotpack {__version__}")
         return 0
     if _is_misspelt_verb(words):
-        near = did_you_mean(words[0], VERBS)
+        file = f"{words[0]}.py"
+        is_there = Path(file).is_file()
+        near = f"; did you mean {file!r}?" if is_there else did_you_mean(words[0], VERBS)
         accepted = f"a verb ({', '.join(VERBS)}) or MODEL -o DIR is accepted{near}"
         print(f"aotpack: {words[0]!r} is neither a verb nor a model; {accepted}", file=sys.stderr)
         return 2

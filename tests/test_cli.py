@@ -591,6 +591,20 @@ def test_a_misspelt_verb_is_answered_with_the_nearest(
     assert code == 2 and f"did you mean {near!r}?" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("more", [(), ("-o", "dist")])
+def test_a_model_file_without_its_ending_is_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.py").touch()
+    code, error = failed(capsys, "good", *more)
+    assert code == 2 and "did you mean 'good.py'?" in error
+    assert "did you mean" not in failed(capsys, "other", *more)[1]
+
+
 def test_a_traceback_is_printed_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

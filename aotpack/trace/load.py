@@ -73,7 +73,9 @@ def load_model(spec: str) -> Loaded:
         return replace(loaded, file=defined, sha256=_sha256(defined))
     if path.suffix == ".gguf":
         raise UsageError(f"MODEL {spec}: {GGUF}")
-    raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted")
+    beside = [f"{place}{end}" for end in (".py", ".pt2") if Path(f"{place}{end}").is_file()]
+    near = f"; did you mean {beside[0]!r}?" if beside else ""
+    raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted{near}")
 
 
 def _sha256(path: Path) -> str | None:

@@ -161,6 +161,15 @@ def test_refuses_another_form(spec):
         load_model(spec)
 
 
+@pytest.mark.parametrize("end", [".py", ".pt2", ".txt"])
+def test_a_forgotten_ending_is_named_where_there_is_such_a_file(tmp_path, end):
+    (tmp_path / f"net{end}").touch()
+    with pytest.raises(UsageError, match="MODEL .*net: not understood") as told:
+        load_model(str(tmp_path / "net"))
+    is_model = end != ".txt"
+    assert str(told.value).endswith(f"; did you mean '{tmp_path}/net{end}'?") is is_model
+
+
 LIBRARY = """
 def build():
     try:
