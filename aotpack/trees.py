@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 CLASSES = ("named", "record", "object")
+ORDERED = "OrderedDict"
 TAKEN = frozenset(
     """
     Any AotpackError ArgumentError AssertionFailed ClassVar Device DeviceError Exception Generic
@@ -27,7 +28,8 @@ class Tree:
     ``kind`` is one of "leaf", "none", "tuple", "list", "dict", "named" (a named tuple), "record" (a
     dataclass), "object" (a dict whose keys are also attributes, such as a transformers
     ModelOutput), "constant" (a Python value that is part of the structure, held in ``value``).
-    ``keys`` name the children. ``name`` is that of the class of a "named", "record" or "object".
+    ``keys`` name the children. ``name`` is that of the class of a "named", "record" or "object",
+    and ``ORDERED`` for a "dict" that is one.
     ``fields`` are the attributes of a "record" or "object"; those that are no keys are None.
     """
 

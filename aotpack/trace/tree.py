@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
-from aotpack.trees import Tree
+from aotpack.trees import ORDERED, Tree
 
 LEAF = Tree("leaf")
 _SEQUENCES = {tuple: "tuple", torch.Size: "tuple", list: "list"}
@@ -41,7 +41,7 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
             "with text keys, named tuples and registered dataclasses are accepted"
         )
     if spec.type in _MAPPINGS:
-        return Tree("dict", children, keys)
+        return Tree("dict", children, keys, name=ORDERED if spec.type is OrderedDict else "")
     if hasattr(spec.context, "_fields"):
         return Tree("named", children, keys, name=_name_of(spec.context))
     own = [one.name for one in dataclasses.fields(spec.type)] if is_dataclass(spec.type) else []

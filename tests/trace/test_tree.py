@@ -42,7 +42,7 @@ def named(name: str, *keys: str) -> Tree:
             lambda self, x: {"a": x + 1, "n": 3},
             Tree("dict", (LEAF, Tree("constant", value=3)), ("a", "n")),
         ),
-        (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",))),
+        (lambda self, x: OrderedDict(b=x + 1), Tree("dict", (LEAF,), ("b",), name="OrderedDict")),
         (lambda self, x: torch.max(x, 0), named("torch.return_types.max", "values", "indices")),
         (lambda self, x: x.topk(2), named("torch.return_types.topk", "values", "indices")),
         (lambda self, x: torch.svd(x), named("torch.return_types.svd", "U", "S", "V")),

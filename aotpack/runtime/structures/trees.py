@@ -3,6 +3,7 @@
 Leaves are numbered in order of appearance, which is the order of the signature's tensors.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -18,6 +19,7 @@ _KINDS = ("leaf", "none", "tuple", "list", "dict", *_CLASSES, "constant")
 _KEYED = {"dict", *_CLASSES}
 _PARENTS = {"tuple", "list", *_KEYED}
 _PLAIN = (type(None), bool, int, float, str)
+_DICTS: dict[str, type[dict[str, Any]]] = {"": dict, "OrderedDict": OrderedDict}
 _ABSENT = object()
 
 
@@ -26,8 +28,9 @@ class Tree:
     """A node of the structure; ``value`` is for "constant".
 
     ``keys`` name the children of a "dict" and of classes: "named" (a tuple), "record" (a
-    dataclass), "object" (a dict whose keys are attributes too). These have a ``name``. ``fields``
-    are the attributes of a "record" or "object"; those that are no keys are None.
+    dataclass), "object" (a dict whose keys are attributes too). These have a ``name``, and so has
+    a "dict" that is an OrderedDict. ``fields`` are the attributes of a "record" or "object"; those
+    that are no keys are None.
     """
 
     kind: Annotated[str, OneOf(_KINDS)]
@@ -45,6 +48,8 @@ class Tree:
             raise Mismatch(f"a list of {len(self.keys)}", f"{keys} different keys").within("keys")
         if self.kind in _CLASSES:
             self._check_class()
+        elif self.name not in (_DICTS if self.kind == "dict" else ("",)):
+            raise Mismatch(shown(self.name), f"no name of a {self.kind}").within("name")
 
     def _check_class(self) -> None:
         if not all(map(is_plain, self.name.split("."))):
@@ -186,7 +191,8 @@ def _maker(tree: Tree) -> Callable[[Sequence[Any]], Any]:
     if tree.kind in ("tuple", "list"):
         return tuple if tree.kind == "tuple" else list
     if tree.kind == "dict":
-        return lambda values: dict(zip(keys, values, strict=True))
+        mapping = _DICTS[tree.name]
+        return lambda values: mapping(zip(keys, values, strict=True))
     made = container(tree.kind, tree.name, tree.attributes)
     if tree.kind == NAMED:
         return made._make  # type: ignore[no-any-return]

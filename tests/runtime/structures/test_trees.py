@@ -1,7 +1,7 @@
 """Nested arguments and results."""
 
 import math
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,6 +52,14 @@ def test_dicts_and_lists(tmp_path: Path, device: FakeDevice) -> None:
             model({"x": X})
         with pytest.raises(ArgumentError, match="is list; accepted: dict with 'x', 'rest'"):
             model([X])
+
+
+def test_an_ordered_dict_comes_back_as_one(tmp_path: Path, device: FakeDevice) -> None:
+    inner = Tree("dict", (LEAF,), ("z",), name="OrderedDict")
+    result = Tree("dict", (NONE, inner), ("b", "a"), name="OrderedDict")
+    with load(write_demo(tmp_path / "demo", result=result), device) as model:
+        made = model(X, X)
+        assert type(made) is type(made["a"]) is OrderedDict and [*made] == ["b", "a"]
 
 
 @dataclass
@@ -120,6 +128,7 @@ def test_numbers_of_the_trace_are_compared_as_they_are_written(
         (Tree("named", (LEAF,), ("x",), name=""), "name is ''; accepted: the name of a class"),
         (Tree("named", (LEAF,), ("import",), name="A"), "fields is 'import'; accepted: the name"),
         (Tree("named", (LEAF,), ("__class__",), name="A"), "fields is '__class__'; accepted"),
+        (Tree("dict", (LEAF,), ("x",), name="Counter"), "name is 'Counter'; accepted: no name of"),
         (Tree("record", (LEAF,), ("x",), name="A"), "fields is a list of 0; accepted: different"),
         (Tree("record", (LEAF,), ("x",), name="A", fields=("x", "x")), "fields is a list of 2"),
     ],
