@@ -66,7 +66,7 @@ class Builder:
         self._used = {*graph.outputs, *(value for _, value in graph.updates)}
         for node in graph.nodes:
             self._used.update(node.refs())
-        self._reserved = {n.name for n in self._nodes.values() if len(n.results) == 1}
+        self._reserved = set(self._nodes)  # a buffer of that name would be the node's first result
         for spec in graph.signature.inputs:
             self._declare(Ref(spec.name), spec.name, spec.dtype, spec.shape)
         for weight in graph.weights:
@@ -88,9 +88,10 @@ class Builder:
 
     def declare_results(self, node: GraphNode) -> None:
         """Make the buffers of a node's results: ``split`` or ``split_out0``, ``split_out1``."""
-        for output, spec in enumerate(node.results):
-            single = len(node.results) == 1
+        single = len(node.results) == 1
+        if single:
             self._reserved.discard(node.name)
+        for output, spec in enumerate(node.results):
             name = self._unique(node.name if single else f"{node.name}_out{output}")
             self._declare(Ref(node.name, output), name, spec.dtype, spec.shape)
 

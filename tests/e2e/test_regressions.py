@@ -394,3 +394,28 @@ def test_equal_numbers_of_a_long_row_have_no_variance(length: int) -> None:
         agree(compiled, (x,))
     variance, normed, mean = compiled.models["cpu"](torch.full((2, length), 0.1))
     assert not variance.any() and not normed.any() and bool((mean == 0.1).all())
+
+
+@pytest.mark.parametrize("several", [torch.var_mean, torch.std_mean])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_buffer_of_lowering_takes_no_name_of_a_node(several: Any, dtype: torch.dtype) -> None:
+    """``var`` has a buffer for its mean; ``var_mean`` is another node's name."""
+
+    def both(m: Model, x: torch.Tensor) -> Tensors:
+        spread = several(x, 0)[0]
+        own = x.var(1) if several is torch.var_mean else x.std(1)
+        return spread, own, spread.sum() + own.sum()
+
+    x = (torch.randn(5, 9) + 3).to(dtype)
+    agree(compile_all(Model(both), (x,)), (x,))
+
+
+def test_huge_numbers_in_no_part_have_a_variance() -> None:
+    """Of rows too short for a part, which is then empty: it counts 0 times."""
+    sizes = {"args": ({0: Dim("n", min=2, max=2**24)},)}
+    model = Model(lambda m, x: (x.var(), x.std()))
+    compiled = compile(model, (torch.randn(50),), dynamic_shapes=sizes, target="cpu")
+    for numbers in [2e19, 2.0000002e19, 2e19], [1e19, 1.00001e19], [-1e18, 3e18, 2e18, 1e18] * 5:
+        x = torch.tensor(numbers)
+        exact = x.double().var(), x.double().std()
+        torch.testing.assert_close(compiled(x), tuple(map(torch.Tensor.float, exact)))

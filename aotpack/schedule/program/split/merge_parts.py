@@ -56,9 +56,8 @@ def _welford(
     def apply(op: str, *args: Value) -> Value:
         return Apply(op, args, args[0].dtype)
 
-    def square_from_mean(value: Value) -> Value:
-        distance = apply("sub", value, Load(target, index, dtype))
-        return apply("mul", distance, distance)
+    def from_mean(value: Value) -> Value:
+        return _cast(apply("sub", _cast(value, wide), Load(average, index, wide)), dtype)
 
     def total(name: str, value: Value) -> Reduction:
         return replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
@@ -66,12 +65,14 @@ def _welford(
     number, everything = first.inner[0].extent, as_float(maximum(points(whole.inner), 1), wide)
     each = apply("div", Const(1.0, wide), everything)
     share = apply("mul", _cast(means, wide), apply("mul", as_float(number, wide), fold(each)))
-    spread = apply("mul", square_from_mean(means), as_float(number, dtype))
-    spread = apply("add", squares, spread)
+    distance = from_mean(means)
+    scaled = apply("mul", distance, as_float(number, dtype))  # 0 for an empty part, never NaN
+    spread = apply("add", squares, apply("mul", scaled, distance))
     if rest.lanes:
         own_share = apply("mul", _cast(rest.element, wide), fold(each))
         share = rest.merged("sum", share, own_share)
-        spread = rest.merged("sum", spread, square_from_mean(rest.element))
+        distance = from_mean(rest.element)
+        spread = rest.merged("sum", spread, apply("mul", distance, distance))
     mean = _cast(Load(average, index, wide), dtype)
     return [
         replace(first, targets=names),
