@@ -24,7 +24,7 @@ from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.graph import is_returned
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.modes import WithoutStreams
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import users_source_of
 from aotpack.trace.weights import weight_tensor
 

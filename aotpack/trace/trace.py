@@ -36,7 +36,13 @@ from aotpack.trace.layers.subclasses import with_plain_weights
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control import without_subgraphs
-from aotpack.trace.operators.random import Example, check_drawn, draws, seeded, with_example_seed
+from aotpack.trace.operators.random.seeds import (
+    Example,
+    check_drawn,
+    draws,
+    seeded,
+    with_example_seed,
+)
 from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_parameters
 from aotpack.trace.quantize.exponents import with_bytes

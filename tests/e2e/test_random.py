@@ -19,7 +19,7 @@ from aotpack.runtime import load
 from aotpack.runtime.errors import ArgumentError
 from aotpack.runtime.selftest import check_golden
 from aotpack.target import CPU, INTERPRETER
-from aotpack.trace.operators.random import seeded
+from aotpack.trace.operators.random.seeds import seeded
 
 from .models import Function
 from .oracle import agree, compile_all

@@ -6,5 +6,5 @@ lowerings against their operators), ``values`` (when two results agree), ``secon
 model keeps from call to call) and ``other_methods`` (from one method to another) with
 ``attributes`` (what a model holds), ``surroundings`` (what stands outside of it), ``reads`` and
 ``writes`` (the tensors that a call reads, and those it writes to), ``steps`` (the operators that a
-call calls) and ``words`` (what to write instead).
+call calls) and ``words`` (what to write instead), ``draws`` (numbers of Python's generators).
 """

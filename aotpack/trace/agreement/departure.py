@@ -20,7 +20,7 @@ from aotpack.stages import Signature, Source
 from aotpack.trace.agreement.dependence import Dependents
 from aotpack.trace.agreement.values import difference, shown
 from aotpack.trace.eager import run_eagerly, run_exported
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import source_of
 
 _MOST_BYTES = 2**30

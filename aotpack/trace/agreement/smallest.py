@@ -25,7 +25,7 @@ from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import ones, with_ones
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor]], None]
 _MOST_CASES = 512

@@ -24,7 +24,7 @@ from aotpack.trace.capture import quiet_inference
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.methods import root_of
 from aotpack.trace.operators.modes import WithoutStreams
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 Calls = Mapping[str, tuple[nn.Module, Example]]
 

@@ -30,7 +30,7 @@ from aotpack.trace.golden.reference import (
     results_of,
 )
 from aotpack.trace.operators.control import EndlessLoop, Turns, is_part, part_of
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import source_of
 
 _RUNS = 2  # pairs of each kind

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
+from aotpack.trace.agreement.draws import Generators, check_draws
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.second_call import run_once
 from aotpack.trace.agreement.smallest import check_smallest
@@ -20,7 +21,7 @@ from aotpack.trace.golden.budget import why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed
 from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
 from aotpack.trace.golden.record import record_golden, without_results
-from aotpack.trace.operators.random import Example, is_random
+from aotpack.trace.operators.random.seeds import Example, is_random
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _SHARE = 0.5  # of golden data, that inputs may take
@@ -76,7 +77,9 @@ class Ways:
             return None
         signature = graph.signature
         call = Call(self.module, self.exported, example, signature)
+        generators = Generators()
         eager = run_once(call)
+        check_draws(call, generators.drawn())
         if is_random(self.exported):
             return eager
         found: Sequence[Any] = eager

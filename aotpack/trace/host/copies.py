@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 HOST = torch.device("cpu")
 PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UsageError, a_type
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 _OF_TYPES = (AttributeError, TypeError)
 _ARRAYS = (numpy.ndarray, numpy.generic)

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError
 from aotpack.trace.changes import named_tensors
 from aotpack.trace.host.copies import PLAIN, HostCopies
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 _SHOWN = 5
 

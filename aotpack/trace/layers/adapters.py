@@ -13,7 +13,7 @@ from torch import nn
 from aotpack.trace.agreement.steps import CallFails, Calls, Seen, departure, seen_call, seen_calls
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.methods import root_of
-from aotpack.trace.operators.random import Example
+from aotpack.trace.operators.random.seeds import Example
 
 _FACTORS = ("lora_A", "lora_embedding_A")
 

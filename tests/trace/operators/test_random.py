@@ -12,10 +12,10 @@ from torch import nn
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.trace import trace
-from aotpack.trace.operators.random import seeded
+from aotpack.trace.operators.random.seeds import seeded
 
 N = 20_000
-X = torch.zeros(N)
+X, NORMAL = torch.zeros(N), torch.randn(N)
 
 
 class Drawing(nn.Module):
@@ -56,6 +56,12 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
     ("normal", lambda x: torch.normal(1.0, 2.0, (N,)), 1, 2, -11, 13),
     ("normal_tensors", lambda x: torch.normal(x + 1, x + 2), 1, 2, -11, 13),
     ("dropout", lambda x: F.dropout(x + 1, 0.2), 1, 0.5, 0, 1.25),
+    ("log_normal_", lambda x: x.clone().log_normal_(2, 3).log(), 2, 3, -16, 20),
+    ("cauchy_", lambda x: (x.clone().cauchy_(2, 3) - 2).div(3).atan(), 0, math.pi / 12**0.5, -2, 2),
+    ("geometric_", lambda x: x.clone().geometric_(0.5), 2, 2**0.5, 1, 24),
+    ("dropout2d", lambda x: F.dropout2d((x + 1).view(-1, 2, 1, 1), 0.2), 1, 0.5, 0, 1.25),
+    ("alpha_dropout", lambda x: F.alpha_dropout(NORMAL, 0.3, True), 0, 1, -6, 6),
+    ("channels", lambda x: F.feature_alpha_dropout(NORMAL[:, None], 0.3, True), 0, 1, -6, 6),
     ("gumbel", lambda x: F.gumbel_softmax(x.view(-1, 2) + 1, hard=True)[:, 0], 0.5, 0.5, 0, 1),
     ("multinomial", lambda x: (x + 1).view(-1, 2).multinomial(1), 0.5, 0.5, 0, 1),
     ("replaced", lambda x: (x + 1).view(-1, 4).multinomial(4, True), 1.5, 1.25**0.5, 0, 3),
@@ -94,6 +100,39 @@ def test_permutations_and_races_have_no_repeats() -> None:
     assert not bool(((never == 0) | (never == 2)).any())
 
 
+@pytest.mark.parametrize("function", [F.dropout2d, F.feature_alpha_dropout])
+def test_channels_are_dropped_whole(function: Callable[..., torch.Tensor]) -> None:
+    x = drawn(lambda x: function((x + 1).view(5, -1, 4, 10), 0.5, True))
+    first = x[..., :1, :1]
+    assert torch.equal(x, first.expand_as(x))
+    assert first.unique().numel() == 2
+
+
+@pytest.mark.parametrize(("function", "rank"), [(F.dropout1d, 2), (F.dropout3d, 4)])
+def test_a_tensor_without_a_batch_has_channels_first(
+    function: Callable[..., torch.Tensor], rank: int
+) -> None:
+    x = drawn(lambda x: function((x + 1).view(-1, *(2,) * (rank - 1)), 0.5))
+    assert torch.equal(x, x.flatten(1)[:, 0].view(-1, *(1,) * (rank - 1)).expand_as(x))
+    assert x.unique().numel() == 2
+
+
+def test_a_dropout_in_place_changes_its_argument() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        F.dropout2d(y.view(-1, 2, 1, 1), 0.5, inplace=True)
+        return y
+
+    assert drawn(forward).unique().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+@pytest.mark.parametrize("function", [F.dropout2d, F.alpha_dropout, F.feature_alpha_dropout])
+def test_all_or_none_is_dropped(function: Callable[..., torch.Tensor], p: float) -> None:
+    x = drawn(lambda x: function((x + 1).view(5, -1, 4, 10), p, True))
+    assert torch.equal(x, torch.full_like(x, 1 - p))
+
+
 @pytest.mark.row("S:H21", "C:E25")
 def test_a_seed_is_asked_for_only_by_what_draws() -> None:
     function = Drawing(lambda x: F.dropout(x, 0.5, training=False) + 1)
@@ -107,14 +146,17 @@ def test_a_seed_is_asked_for_only_by_what_draws() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    module = Drawing(lambda x: F.dropout2d(x.view(1, 2, 2, 2), 0.5, training=True))
-    with pytest.raises(UnsupportedError, match=r"cannot be drawn from a seed; accepted are .*rand"):
+    module = Drawing(lambda x: F.rrelu(x, training=True))
+    found = r"aten\.rrelu\.default at test_random\.py:\d+: .* cannot be drawn from a seed"
+    with pytest.raises(UnsupportedError, match=rf"{found}; accepted are .*rand"):
         trace(module, (torch.ones(8),), {}, name="m", version="1")
     module = Drawing(lambda x: torch.rand(8, out=torch.empty(8)) + x)
     with pytest.raises(UnsupportedError, match=r"aten.rand.* cannot be drawn"):
         trace(module, (torch.ones(8),), {}, name="m", version="1")
     program = torch.export.export(Drawing(torch.rand_like), (torch.ones(3),))
-    with pytest.raises(UnsupportedError, match=r"aten.rand_like.default cannot be drawn"):
+    with pytest.raises(
+        UnsupportedError, match=r"rand_like.default at .* cannot be drawn .* no exported"
+    ):
         trace(program, (torch.ones(3),), {}, name="m", version="1")
 
 

@@ -1,0 +1,313 @@
+"""torch's random functions on a counter-based generator (Philox), whose seed is an input.
+
+The n-th draw of a call takes the n-th stream of Philox bits (``runtime/golden/philox.py``),
+whatever the sizes are. Numbers differ from torch's, distributions do not.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from aotpack.runtime.golden.philox import philox
+
+_LONGEST_STREAM = 2**40
+_LEAST = -1.7580993408473766  # of selu: - scale * alpha
+_MANTISSA = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}
+_LIBRARY: Any = torch.library.Library("aotpack", "DEF")  # type: ignore[no-untyped-call]
+_LIBRARY.define("philox(Tensor seed, int stream, SymInt[] size) -> Tensor")
+
+
+@torch.library.impl(_LIBRARY, "philox", "CompositeExplicitAutograd")
+def _bits(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.Tensor:
+    places = np.arange(math.prod(size), dtype=np.int64) + stream * _LONGEST_STREAM
+    return torch.from_numpy(philox(seed.numpy(), places)).reshape(list(size))
+
+
+@torch.library.register_fake("aotpack::philox", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.Tensor:
+    return seed.new_empty(list(size))
+
+
+class Draws(TorchFunctionMode):
+    """Inside the block, torch's random functions use the streams of a seed."""
+
+    def __init__(self, seed: torch.Tensor) -> None:
+        super().__init__()
+        self.seed = seed
+        self.count = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        handler = _HANDLERS.get(func)
+        if handler is None or given.get("out") is not None:
+            return func(*args, **given)
+        return handler(self, *args, **given)
+
+    def bits(self, size: Sequence[Any]) -> torch.Tensor:
+        """The next stream: 64 random bits for each element."""
+        self.count += 1
+        bits: torch.Tensor = torch.ops.aotpack.philox(self.seed, self.count - 1, list(size))
+        return bits
+
+    def uniform(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+        """Uniform in [0, 1), with the bits of the type's mantissa."""
+        places = _MANTISSA[dtype]
+        whole = (self.bits(size) >> 8) & ((1 << places) - 1)
+        return whole.to(_wide(dtype)).mul(2.0**-places).to(dtype)
+
+    def normal(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+        """Mean 0, deviation 1 (Box and Muller)."""
+        wide = _wide(dtype)
+        if wide is torch.float64:
+            radius, turn = 1 - self.uniform(size, wide), self.uniform(size, wide)
+        else:
+            bits = self.bits(size)
+            mask, unit = (1 << 24) - 1, 2.0**-24
+            radius = ((bits & mask) + 1).to(wide) * unit
+            turn = ((bits >> 32) & mask).to(wide) * unit
+        return ((radius.log() * -2).sqrt() * (turn * (2 * math.pi)).cos()).to(dtype)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+# --- torch's functions --------------------------------------------------------------------------
+
+
+def _float_type(dtype: torch.dtype | None) -> torch.dtype:
+    return torch.get_default_dtype() if dtype is None else dtype
+
+
+def _size(size: tuple[Any, ...]) -> Sequence[Any]:
+    return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+
+
+def _rand(d: Draws, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    return d.uniform(_size(size or (_.get("size"),)), _float_type(dtype))
+
+
+def _randn(d: Draws, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    return d.normal(_size(size or (_.get("size"),)), _float_type(dtype))
+
+
+def _rand_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
+    return d.uniform(x.shape, dtype or x.dtype)
+
+
+def _randn_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
+    return d.normal(x.shape, dtype or x.dtype)
+
+
+def _integers(d: Draws, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
+    """In [low, high): 63 bits modulo the range; the bias is at most 2**-32."""
+    if not 0 < high - low <= 2**31:
+        raise ValueError(f"a range of 1 to 2**31 integers is accepted, not [{low}, {high})")
+    return ((d.bits(size) & (2**63 - 1)) % (high - low) + low).to(dtype)
+
+
+def _randint(
+    d: Draws, *args: Any, low: int = 0, high: Any = None, size: Any = None, **options: Any
+) -> torch.Tensor:
+    numbers = [arg for arg in args if not isinstance(arg, (tuple, list))]
+    size = next((arg for arg in args if isinstance(arg, (tuple, list))), size)
+    high = numbers[-1] if numbers else high
+    low = numbers[0] if len(numbers) == 2 else low
+    return _integers(d, low, high, size, options.get("dtype") or torch.int64)
+
+
+def _randint_like(
+    d: Draws, x: torch.Tensor, *args: Any, low: int = 0, high: Any = None, **options: Any
+) -> torch.Tensor:
+    high = args[-1] if args else high
+    low = args[0] if len(args) == 2 else low
+    return _integers(d, low, high, x.shape, options.get("dtype") or x.dtype)
+
+
+def _bernoulli(d: Draws, x: torch.Tensor, p: Any = None, **_: Any) -> torch.Tensor:
+    chance = x if p is None else p
+    return (d.uniform(x.shape, torch.float32) < chance).to(x.dtype)
+
+
+def _bernoulli_(d: Draws, x: torch.Tensor, p: Any = 0.5, **_: Any) -> torch.Tensor:
+    return x.copy_(d.uniform(x.shape, torch.float32) < p)
+
+
+def _uniform_(d: Draws, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
+    low, high = [*ends, *(0.0, 1.0)[len(ends) :]]
+    low, high = named.get("from", low), named.get("to", high)
+    return x.copy_(d.uniform(x.shape, x.dtype) * (high - low) + low)
+
+
+def _normal_(d: Draws, x: torch.Tensor, mean: float = 0, std: float = 1, **_: Any) -> Any:
+    return x.copy_(d.normal(x.shape, x.dtype) * std + mean)
+
+
+def _exponential_(d: Draws, x: torch.Tensor, lambd: float = 1, **_: Any) -> torch.Tensor:
+    return x.copy_((1 - d.uniform(x.shape, _wide(x.dtype))).log() / -lambd)
+
+
+def _log_normal_(d: Draws, x: torch.Tensor, mean: float = 1, std: float = 2, **_: Any) -> Any:
+    return x.copy_((d.normal(x.shape, _wide(x.dtype)) * std + mean).exp())
+
+
+def _cauchy_(d: Draws, x: torch.Tensor, median: float = 0, sigma: float = 1, **_: Any) -> Any:
+    turn = d.uniform(x.shape, _wide(x.dtype)) - 0.5
+    return x.copy_((turn * math.pi).tan() * sigma + median)
+
+
+def _geometric_(d: Draws, x: torch.Tensor, p: float, **_: Any) -> torch.Tensor:
+    """The number of trials up to the first success."""
+    if not 0 < p < 1:
+        raise ValueError(f"geometric_ takes a probability between 0 and 1, not {p}")
+    failures = (1 - d.uniform(x.shape, _wide(x.dtype))).log() / math.log1p(-p)
+    return x.copy_(failures.ceil().clamp(min=1))
+
+
+def _normal(
+    d: Draws, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any
+) -> torch.Tensor:
+    tensors = [part for part in (mean, std) if isinstance(part, torch.Tensor)]
+    shape = (mean + std).shape if size is None else size
+    dtype = tensors[0].dtype if tensors else _float_type(options.get("dtype"))
+    drawn: torch.Tensor = d.normal(shape, dtype) * std + mean
+    return drawn
+
+
+def _randperm(d: Draws, n: int, **options: Any) -> torch.Tensor:
+    order = torch.argsort(d.bits((n,)), stable=True)
+    return order.to(options.get("dtype") or torch.int64)
+
+
+def _dropout(
+    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if not training or p == 0:
+        return x
+    kept = d.uniform(x.shape, torch.float32) >= p
+    dropped = torch.where(kept, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
+    return _written(x, dropped, inplace)
+
+
+def _feature_dropout(
+    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    """Of whole channels: dimensions behind the second share what is drawn."""
+    if not training or p == 0:
+        return x
+    kept = d.uniform(_channels(x), torch.float32) >= p
+    dropped = torch.where(kept, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
+    return _written(x, dropped, inplace)
+
+
+def _of_rank(rank: int) -> Callable[..., torch.Tensor]:
+    """``_feature_dropout`` of tensors of a rank; others lack the batch dimension."""
+
+    def dropped(d: Draws, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        batched = x if x.dim() == rank else x.unsqueeze(0)
+        return _feature_dropout(d, batched, *args, **kwargs).view_as(x)
+
+    return dropped
+
+
+def _alpha_dropout(
+    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> torch.Tensor:
+    if not training or p == 0:
+        return x
+    return _written(x, _self_normalizing(x, p, d.uniform(x.shape, torch.float32)), inplace)
+
+
+def _feature_alpha_dropout(
+    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> torch.Tensor:
+    if not training or p == 0:
+        return x
+    return _written(x, _self_normalizing(x, p, d.uniform(_channels(x), torch.float32)), inplace)
+
+
+def _written(x: torch.Tensor, value: torch.Tensor, inplace: bool) -> torch.Tensor:
+    return x.copy_(value) if inplace else value
+
+
+def _self_normalizing(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.Tensor:
+    """Dropout that keeps mean 0 and variance 1 (Klambauer et al. 2017, section 3)."""
+    if p >= 1:
+        return torch.zeros_like(x)
+    scale = 1 / math.sqrt((1 - p) * (1 + p * _LEAST**2))
+    kept: torch.Tensor = torch.where(drawn >= p, x, _LEAST)
+    return (kept - p * _LEAST) * scale
+
+
+def _channels(x: torch.Tensor) -> Sequence[Any]:
+    return *x.shape[:2], *(1,) * (x.dim() - 2)
+
+
+def _multinomial(
+    d: Draws, probabilities: torch.Tensor, count: int, replacement: bool = False, **_: Any
+) -> torch.Tensor:
+    """Without replacement: top-k of probability over exponential numbers (exponential race)."""
+    x = probabilities
+    if replacement and count > 1:
+        sums = x.cumsum(-1)
+        place = d.uniform((*x.shape[:-1], count), torch.float32) * sums[..., -1:]
+        return torch.searchsorted(sums, place.to(sums.dtype), right=True).clamp(max=x.shape[-1] - 1)
+    race = x / -(1 - d.uniform(x.shape, _wide(x.dtype))).log().clamp(max=-(2.0**-30))
+    return race.topk(count).indices if count > 1 else race.argmax(-1, keepdim=True)
+
+
+def _gumbel_softmax(
+    d: Draws,
+    logits: torch.Tensor,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 0,
+    dim: int = -1,
+) -> torch.Tensor:
+    """Softmax of the logits minus the logarithms of exponential numbers."""
+    drawn = -(1 - d.uniform(logits.shape, _wide(logits.dtype))).log().clamp(max=-(2.0**-30))
+    soft = ((logits - drawn.log()) / tau).softmax(dim).to(logits.dtype)
+    chosen = soft.argmax(dim, keepdim=True)
+    return torch.zeros_like(soft).scatter(dim, chosen, 1.0) if hard else soft
+
+
+_TENSOR = torch.Tensor
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    torch.rand: _rand,
+    torch.randn: _randn,
+    torch.rand_like: _rand_like,
+    torch.randn_like: _randn_like,
+    torch.randint: _randint,
+    torch.randint_like: _randint_like,
+    torch.bernoulli: _bernoulli,
+    _TENSOR.bernoulli: _bernoulli,
+    _TENSOR.bernoulli_: _bernoulli_,
+    _TENSOR.uniform_: _uniform_,
+    _TENSOR.normal_: _normal_,
+    _TENSOR.exponential_: _exponential_,
+    _TENSOR.log_normal_: _log_normal_,
+    _TENSOR.cauchy_: _cauchy_,
+    _TENSOR.geometric_: _geometric_,
+    torch.normal: _normal,
+    torch.randperm: _randperm,
+    torch.dropout: _dropout,
+    nn.functional.dropout: _dropout,
+    torch.feature_dropout: _feature_dropout,
+    nn.functional.dropout1d: _of_rank(3),
+    nn.functional.dropout2d: _feature_dropout,
+    nn.functional.dropout3d: _of_rank(5),
+    **dict.fromkeys((torch.alpha_dropout, nn.functional.alpha_dropout), _alpha_dropout),
+    torch.feature_alpha_dropout: _feature_alpha_dropout,
+    nn.functional.feature_alpha_dropout: _feature_alpha_dropout,
+    nn.functional.gumbel_softmax: _gumbel_softmax,
+    torch.multinomial: _multinomial,
+    _TENSOR.multinomial: _multinomial,
+}
+NAMES = {function.__name__ for function in _HANDLERS}
