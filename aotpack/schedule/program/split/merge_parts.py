@@ -57,7 +57,7 @@ def _welford(
         return Apply(op, args, args[0].dtype)
 
     def from_mean(value: Value) -> Value:
-        return _cast(apply("sub", _cast(value, wide), Load(average, index, wide)), dtype)
+        return apply("sub", value, Load(target, index, dtype))
 
     def total(name: str, value: Value) -> Reduction:
         return replace(whole, targets=(name,), inner=rest.inner, kind="sum", args=(fold(value),))
