@@ -118,6 +118,7 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     return not (
         str(target) not in whole
         or target in table
+        or (target in _IN_DOUBLE and node.meta["val"].dtype is torch.float64)
         or target._schema.is_mutable
         or any({**given, **node.kwargs}.get(name) for name in _TRAINING)
         or registered(target)
@@ -162,7 +163,8 @@ def _split_table(split: Callable[..., Any], whole: frozenset[str] | None) -> tup
     a decomposition in Python; torch's default applies to the rest.
     """
     composite, others = split(dict(_table(whole)))
-    return {op: made for op, made in composite.items() if not _is_own(made)}, others
+    kept = {op: made for op, made in composite.items() if not _is_own(made)}
+    return (kept if whole is None else {**kept, **_IN_DOUBLE}), others
 
 
 @cache
@@ -195,6 +197,35 @@ def _multilabel_margin_loss(
     elif x.dim() < 2:
         loss = loss.squeeze(0)
     return loss
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Of float64 by its formula, where a query without keys gives 0; other types stay whole."""
+    if query.dtype is not torch.float64 or dropout_p > 0:
+        return NotImplemented
+    if enable_gqa:
+        shared = query.shape[-3] // key.shape[-3]
+        key, value = (one.repeat_interleave(shared, -3) for one in (key, value))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = query @ key.mT * factor
+    if is_causal:
+        places = [torch.arange(length) for length in logits.shape[-2:]]
+        logits = torch.where(places[1] <= places[0][:, None], logits, -math.inf)
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        logits = torch.where(attn_mask, logits, -math.inf)
+    elif attn_mask is not None:
+        logits = logits + attn_mask
+    return torch.ops.aten._safe_softmax(logits, -1) @ value
 
 
 def _affine_grid(theta: torch.Tensor, size: Sequence[int], align_corners: bool) -> torch.Tensor:
@@ -263,6 +294,9 @@ def _kaiser(t: torch.Tensor, beta: float = 12.0) -> torch.Tensor:
 
 
 _ATEN = torch.ops.aten
+_IN_DOUBLE: Table = {_ATEN.scaled_dot_product_attention.default: _attention}
+"""Operators that stay whole in other types than float64."""
+
 _OWN: Table = {
     _ATEN.multilabel_margin_loss.default: _multilabel_margin_loss,
     _ATEN.affine_grid_generator.default: _affine_grid,
