@@ -72,14 +72,16 @@ def lower(
     builder.through_torch, builder.is_strict = through_torch, is_strict
     lower_calls(builder, graph.nodes)
     if builder.refused:
-        raise UnsupportedError(_refusal(graph, builder.refused))
+        raise UnsupportedError(_refusal(graph, builder.refused, through_torch=through_torch))
     program = builder.finish()
     fallbacks = tuple(_listed(builder.fallbacks, "; "))
     weights = (*graph.weights, *builder.tables.values())
     return Lowered(graph.signature, weights, traced.golden, program, fallbacks, lines)
 
 
-def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
+def _refusal(
+    graph: Graph, refused: list[tuple[GraphNode, str]], *, through_torch: bool = False
+) -> str:
     """Every refused call once for each kind and reason, with the user's lines."""
     calls = sum(1 for _ in every_node(graph.nodes))
     head = (
@@ -87,9 +89,10 @@ def _refusal(graph: Graph, refused: list[tuple[GraphNode, str]]) -> str:
         f"cannot be lowered ({len(LOWERINGS)} operators can):"
     )
     kinds = (f"  {kind}" for kind in _listed(refused, "\n    "))
+    other = ', or build with --fallback torch (fallback="torch"): then the package needs torch.'
     advice = (
-        "Rewrite these lines of the model with supported operators, or build with "
-        '--fallback torch (fallback="torch"): then the package needs torch.'
+        "Rewrite these lines of the model with supported operators"
+        f"{'; --fallback torch does not take them.' if through_torch else other}"
     )
     return "\n".join([head, *kinds, advice])
 
