@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.ir.rounding import CONVERSIONS
 from aotpack.lower import LOWERINGS
 from aotpack.stages import Traced, every_node
 from aotpack.trace import trace
@@ -21,7 +22,7 @@ def traced(function, *args: torch.Tensor, modules: dict[str, nn.Module] | None =
 def rounding(made: Traced) -> list[bool]:
     """Whether each conversion rounds, in order."""
     nodes = every_node(made.graph.nodes)
-    return [node.rounds for node in nodes if "copy" in node.op or "convert" in node.op]
+    return [node.rounds for node in nodes if node.op in CONVERSIONS]
 
 
 def exact(made: Traced) -> torch.Tensor:
