@@ -27,11 +27,17 @@ _ARITHMETIC = sym_node.__file__
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A condition, a sympy expression of torch's symbols; ``code`` asks for it."""
+    """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
 
-    condition: Any
+    asked: torch.SymBool | torch.SymInt
     answer: bool
     code: CodeType
+
+    @property
+    def condition(self) -> Any:
+        """A sympy expression of the symbols that are left: torch learns that some are equal."""
+        found = self.asked.node.expr
+        return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
 
     def holds(self, sizes: Mapping[Any, int]) -> bool:
         """Whether the answer is right for sizes by symbol; True where they do not decide it."""
@@ -68,10 +74,8 @@ class Branches:
             code = _asker(sys._getframe(1))
             file = code.co_filename
             if file.startswith((_LAYERS, "<")) or is_user_file(file):
-                expr = condition.node.expr
-                expr = sympy.Ne(expr, 0) if isinstance(condition, torch.SymInt) else expr
-                branch = Branch(expr, bool(answer), code)
-                self.found.setdefault((str(expr), branch.answer, code), branch)
+                branch = Branch(condition, bool(answer), code)
+                self.found.setdefault((str(branch.condition), branch.answer, code), branch)
             return answer
 
         return asked

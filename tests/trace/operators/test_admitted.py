@@ -182,6 +182,23 @@ def test_conditions_on_several_sizes(trace_function, is_small):
         trace_function(forward, torch.randn(4, 6), dynamic_shapes=shapes)
 
 
+@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("low", [1, 2])
+def test_conditions_on_sizes_of_two_inputs(trace_function, asked, low):
+    """torch has a symbol for each input's sizes, until it finds that they are equal."""
+
+    def forward(self, *given):
+        return sum(given) * (3 if given[asked].numel() == 2 else 2)
+
+    shape = {0: Dim("a", min=low, max=12), 1: Dim("b", min=2, max=24)}
+    given, shapes = torch.randn(2, 4, 6), {"given": (shape, shape)}
+    if low == 2:
+        assert trace_function(forward, *given, dynamic_shapes=shapes)
+        return
+    with pytest.raises(TraceError, match="where a_?=1, b_?=2, output0 differs"):
+        trace_function(forward, *given, dynamic_shapes=shapes)
+
+
 def test_a_view_of_one_column_is_written(trace_function):
     """In eager ``contiguous`` and ``flatten`` are views of a column of one element a row."""
 
