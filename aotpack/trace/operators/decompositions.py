@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
+from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.operators.quantized.decomposed import decomposed_table
 from aotpack.trace.operators.recurrent import is_recurrent
 from aotpack.trace.operators.registered import registered
@@ -114,13 +115,13 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
         return node.op in ("placeholder", "output") or is_arithmetic
     if target in _CHECKED:
         return True
-    given = dict(zip((a.name for a in target._schema.arguments), node.args, strict=False))
+    given = arguments_of(node)
     return not (
         str(target) not in whole
         or target in table
         or (target in _IN_DOUBLE and node.meta["val"].dtype is torch.float64)
         or target._schema.is_mutable
-        or any({**given, **node.kwargs}.get(name) for name in _TRAINING)
+        or any(given.get(name) for name in _TRAINING)
         or registered(target)
         or is_recurrent(target)
     )

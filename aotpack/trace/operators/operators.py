@@ -30,7 +30,7 @@ from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.position_rules import Steps, check
-from aotpack.trace.operators.positions import placeholders_behind, rules_of
+from aotpack.trace.operators.positions import arguments_of, placeholders_behind, rules_of
 from aotpack.trace.operators.strided import BY_STRIDES
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
@@ -331,8 +331,7 @@ def _same_value(node: fx.Node) -> fx.Node | None:
     if name in _OF_ONE_TYPE:
         is_same = source.meta["val"].dtype is node.meta["val"].dtype
     elif name in _DROPOUTS:
-        _, _, is_training = node.args
-        is_same = not is_training
+        is_same = not arguments_of(node)["train"]
     return source if is_same or name in (_SAME_VALUE | UNCHANGED) else None
 
 

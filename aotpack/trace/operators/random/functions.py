@@ -186,29 +186,27 @@ def _randperm(d: Draws, n: int, **options: Any) -> torch.Tensor:
     return order.to(options.get("dtype") or torch.int64)
 
 
-def _dropout(
-    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> torch.Tensor:
-    if not training or p == 0:
-        return x
-    kept = d.uniform(x.shape, torch.float32) >= p
-    dropped = torch.where(kept, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
-    return _written(x, dropped, inplace)
+def _dropping(
+    result: Callable[[torch.Tensor, float, torch.Tensor], torch.Tensor],
+    shape: Callable[[torch.Tensor], Sequence[Any]],
+    *,
+    trains: bool,
+) -> Callable[..., torch.Tensor]:
+    """A dropout: its result from what is drawn in a shape; ``trains`` where it is not told."""
 
+    def dropped(
+        d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = trains, inplace: bool = False
+    ) -> torch.Tensor:
+        if not training or p == 0:
+            return x
+        value = result(x, p, d.uniform(shape(x), torch.float32))
+        return x.copy_(value) if inplace else value
 
-def _feature_dropout(
-    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> torch.Tensor:
-    """Of whole channels: dimensions behind the second share what is drawn."""
-    if not training or p == 0:
-        return x
-    kept = d.uniform(_channels(x), torch.float32) >= p
-    dropped = torch.where(kept, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
-    return _written(x, dropped, inplace)
+    return dropped
 
 
 def _of_rank(rank: int) -> Callable[..., torch.Tensor]:
-    """``_feature_dropout`` of tensors of a rank; others lack the batch dimension."""
+    """Dropout of channels of tensors of a rank; others lack the batch dimension."""
 
     def dropped(d: Draws, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         batched = x if x.dim() == rank else x.unsqueeze(0)
@@ -217,24 +215,8 @@ def _of_rank(rank: int) -> Callable[..., torch.Tensor]:
     return dropped
 
 
-def _alpha_dropout(
-    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> torch.Tensor:
-    if not training or p == 0:
-        return x
-    return _written(x, _self_normalizing(x, p, d.uniform(x.shape, torch.float32)), inplace)
-
-
-def _feature_alpha_dropout(
-    d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> torch.Tensor:
-    if not training or p == 0:
-        return x
-    return _written(x, _self_normalizing(x, p, d.uniform(_channels(x), torch.float32)), inplace)
-
-
-def _written(x: torch.Tensor, value: torch.Tensor, inplace: bool) -> torch.Tensor:
-    return x.copy_(value) if inplace else value
+def _scaled(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.Tensor:
+    return torch.where(drawn >= p, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
 
 
 def _self_normalizing(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.Tensor:
@@ -246,8 +228,19 @@ def _self_normalizing(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.T
     return (kept - p * _LEAST) * scale
 
 
+def _elements(x: torch.Tensor) -> Sequence[Any]:
+    return x.shape
+
+
 def _channels(x: torch.Tensor) -> Sequence[Any]:
+    """Dimensions behind the second share what is drawn."""
     return *x.shape[:2], *(1,) * (x.dim() - 2)
+
+
+_dropout = _dropping(_scaled, _elements, trains=True)
+_feature_dropout = _dropping(_scaled, _channels, trains=True)
+_alpha_dropout = _dropping(_self_normalizing, _elements, trains=False)
+_feature_alpha_dropout = _dropping(_self_normalizing, _channels, trains=False)
 
 
 def _multinomial(
