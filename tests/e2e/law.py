@@ -102,33 +102,50 @@ Answers = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 """Results of one call: ours, eager's, the reference's."""
 
 
-def worst_complaint(
+def worst_complaints(
     tensors: Sequence[torch.Tensor],
     answers: Callable[[Sequence[torch.Tensor]], Answers],
-    seed: int,
+    seed: int = 0,
     tolerance: Tolerance = LAW,
     complain: Callable[[Any, Any, Any], str | None] = accuracy_complaint,
-) -> str | None:
-    """How the worst errors of draws near a call break the law; ``tensors`` are the call's.
+) -> list[str | None]:
+    """How the worst errors of draws near a call break the law, for each result.
 
-    A draw on which ``complain`` finds more than an error is a complaint by itself.
+    ``tensors`` are the call's. A draw on which ``complain`` finds more than an error is a
+    complaint by itself.
     """
     generator = torch.Generator().manual_seed(seed)
     ours, eager, reference = answers(tensors)
     dtypes = [getattr(result, "dtype", None) for result in eager]
     worst = list(map(errors, ours, eager, reference))
+    graver: list[str | None] = [None] * len(worst)
     for _ in range(DRAWS):
         drawn = list(zip(*answers([_near(x, generator) for x in tensors]), strict=True))
-        for complaint in (complain(*three) for three in drawn):
+        for place, complaint in enumerate(complain(*three) for three in drawn):
             if complaint is not None and not complaint.startswith(INEXACT):
-                return complaint
+                graver[place] = graver[place] or complaint
         worst = [one.worst(errors(*three)) for one, three in zip(worst, drawn, strict=True)]
     held = (
-        one.complaint(dtype, tolerance)
+        one.complaint(dtype, tolerance) if dtype is not None and dtype.is_floating_point else None
         for one, dtype in zip(worst, dtypes, strict=True)
-        if dtype is not None and dtype.is_floating_point
     )
-    return next(filter(None, held), None)
+    return [first or then for first, then in zip(graver, held, strict=True)]
+
+
+def call_complaints(
+    tensors: Sequence[torch.Tensor],
+    answers: Callable[[Sequence[torch.Tensor]], Answers],
+    tolerance: Tolerance = LAW,
+) -> list[str | None]:
+    """How each result of a call breaks the law; errors alone must break it over draws too."""
+    found = [accuracy_complaint(*three, tolerance) for three in zip(*answers(tensors), strict=True)]
+    if not any(one is not None and one.startswith(INEXACT) for one in found):
+        return found
+    over_draws = worst_complaints(tensors, answers, tolerance=tolerance)
+    return [
+        then if one is not None and one.startswith(INEXACT) else one
+        for one, then in zip(found, over_draws, strict=True)
+    ]
 
 
 def _near(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -35,7 +35,7 @@ from aotpack.runtime import Model, load
 from aotpack.stages import Lowered, Precompiled, Scheduled, Signature, Weight
 from aotpack.target import CPU, INTERPRETER, Target, native_target
 
-from .law import INEXACT, LAW, Answers, Tolerance, accuracy_complaint, worst_complaint
+from .law import INEXACT, LAW, Answers, Tolerance, accuracy_complaint, worst_complaints
 
 Arrays = Mapping[str, np.ndarray]
 TARGETS = (INTERPRETER, CPU)
@@ -180,7 +180,8 @@ def _worst(module: nn.Module, run: Run, call: Call, tolerance: Tolerance) -> str
         moved = pytree.tree_unflatten(near, spec)
         return (run(moved), *_references(module, moved))
 
-    return worst_complaint([leaves[n] for n in places], answers, 0, tolerance)
+    found = worst_complaints([leaves[n] for n in places], answers, tolerance=tolerance)
+    return next(filter(None, found), None)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Matrix products, convolutions and attention on target cpu, against eager by the accuracy law."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 from aotpack import pipeline
 from aotpack.errors import UnsupportedError
-from tests.e2e.law import accuracy_complaint
+from tests.e2e.law import Answers, call_complaints
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
@@ -250,22 +250,23 @@ CASES = cases()
 
 
 @pytest.fixture(scope="module")
-def results() -> Iterator[tuple[Tensors, Tensors, Tensors]]:
-    """What the wheel, eager and float64 say about all cases."""
+def complaints() -> list[str | None]:
+    """What the accuracy law says about each case."""
     table = Table(CASES).eval()
+    exact = copy.deepcopy(table).double()
     args = tuple(arg for case in CASES for arg in case.args)
-    model = pipeline.compile(table, args, target="cpu")
-    wide = tuple(arg.double() if arg.is_floating_point() else arg for arg in args)
-    with torch.no_grad():
-        yield model(*args), table(*args), copy.deepcopy(table).double()(*wide)
-    model.close()
+
+    def answers(given: Sequence[torch.Tensor]) -> Answers:
+        wide = (x.double() if x.is_floating_point() else x for x in given)
+        return model(*given), table(*given), exact(*wide)
+
+    with torch.no_grad(), pipeline.compile(table, args, target="cpu") as model:
+        return call_complaints(args, answers)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[str(case) for case in CASES])
-def test_obeys_the_accuracy_law(number: int, results: tuple[Tensors, Tensors, Tensors]) -> None:
-    ours, eager, exact = (column[number] for column in results)
-    complaint = accuracy_complaint(ours, eager, exact)
-    assert complaint is None, complaint
+def test_obeys_the_accuracy_law(number: int, complaints: list[str | None]) -> None:
+    assert complaints[number] is None, complaints[number]
 
 
 def test_depths_that_a_call_decides() -> None:
@@ -278,8 +279,9 @@ def test_depths_that_a_call_decides() -> None:
         for m, k in ((20, 1), (1, 2), (17, 127), (96, 128), (97, 129), (40, 258)):
             a, b = floats(m, k).bfloat16(), floats(k, 40).bfloat16()
             a[0, 0], b[k - 1, 3] = NAN, -INF
-            exact = module(a.double(), b.double())
-            complaint = accuracy_complaint(model(a, b), module(a, b), exact)
+            complaint, *_ = call_complaints(
+                (a, b), lambda x: ([model(*x)], [module(*x)], [module(*(y.double() for y in x))])
+            )
             assert complaint is None, f"{m} x {k}: {complaint}"
 
 

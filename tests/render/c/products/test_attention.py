@@ -1,6 +1,6 @@
 """Attention on target cpu: keys and values in rows, or packed in runs, against eager."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +9,7 @@ from torch.export import Dim
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from aotpack import pipeline
-from tests.e2e.law import accuracy_complaint
+from tests.e2e.law import Answers, call_complaints
 from tests.render.test_c_templates import INF, NAN, Call, Tensors, floats
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
@@ -20,8 +20,15 @@ Attend = Callable[..., torch.Tensor]
 
 def complaint_of(model: Callable[..., torch.Tensor], attend: Attend, *args: torch.Tensor) -> str:
     """What the accuracy law says, or nothing."""
-    wide = (arg.double() if arg.is_floating_point() else arg for arg in args)
-    return accuracy_complaint(model(*args), attend(*args), attend(*wide)) or ""
+
+    def answers(given: Sequence[torch.Tensor]) -> Answers:
+        return [model(*given)], [attend(*given)], [attend(*widened(given))]
+
+    return call_complaints(args, answers)[0] or ""
+
+
+def widened(args: Sequence[torch.Tensor]) -> Tensors:
+    return tuple(arg.double() if arg.is_floating_point() else arg for arg in args)
 
 
 def factors(
@@ -110,23 +117,21 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Tensors]:
-    """What the wheel, eager and float64 say about all cases."""
+def complaints() -> list[str | None]:
+    """What the accuracy law says about each case."""
 
     def every(*args: torch.Tensor) -> Tensors:
         left = list(args)
         return tuple(case.attend(*(left.pop(0) for _ in case.args)) for case in CASES)
 
     args = tuple(arg for case in CASES for arg in case.args)
-    wide = tuple(arg.double() if arg.is_floating_point() else arg for arg in args)
     with pipeline.compile(Call(every), args, target="cpu") as model:
-        return list(zip(model(*args), every(*args), every(*wide), strict=True))
+        return call_complaints(args, lambda x: (model(*x), every(*x), every(*widened(x))))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=map(str, CASES))
-def test_obeys_the_accuracy_law(number: int, results: list[Tensors]) -> None:
-    complaint = accuracy_complaint(*results[number])
-    assert complaint is None, complaint
+def test_obeys_the_accuracy_law(number: int, complaints: list[str | None]) -> None:
+    assert complaints[number] is None, complaints[number]
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
