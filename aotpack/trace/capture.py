@@ -26,9 +26,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.diagnostics.assumed import AT_ONES
+from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import drop_derived
+from aotpack.trace.diagnostics.derived import drop_assumed
+from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
@@ -87,8 +90,9 @@ def export(
     *,
     name: str,
     strict: bool,
+    branches: Branches,
 ) -> ExportedProgram:
-    """torch.export without gradients; an error of torch is raised condensed."""
+    """torch.export without gradients, in ``branches``; an error of torch is raised condensed."""
     log, lines = ConditionLog(), UsersLines()
     try:
         with (
@@ -107,7 +111,7 @@ def export(
                 DetectionCalls(),
                 without_count_branches(),
             ):
-                program = _exported(module, args, named, shapes, strict=strict)
+                program = _exported(module, args, named, shapes, branches, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         complaint += wrong_inputs(module, (args, dict(kwargs)), error)
@@ -124,12 +128,15 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
 
     It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
     prove. A program that keeps no condition is checked on the sizes that are admitted; one that
-    asserts them is taken if they hold. If others do not, those are told, not what it derives.
+    asserts them is taken if they hold, or may be assumed. If others do not, those are told, not
+    what it derives.
     """
-    args, kwargs, shapes = given
+    args, kwargs, shapes, branches = given
+    asked = None if strict else branches.found.values()  # dynamo asks for itself
     export = partial(
         torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=strict
     )
+    branches.found.clear()
     try:
         return export()
     except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
@@ -139,10 +146,12 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
         told: Exception = error
         for asserts in (False, True):
             try:
+                branches.found.clear()
                 with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
                     again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
-                    has_guards = kind is not None and getattr(again, "_guards_code", None)
-                    if not has_guards and not (asserts and drop_derived(again)):
+                    guards = getattr(again, "_guards_code", None) or []
+                    is_free = kind is None or are_declared(guards)
+                    if is_free and not (asserts and drop_assumed(again, asked)):
                         again.graph_module.meta[_OBLIVIOUS] = True
                         return again
             except Exception as failure:
@@ -202,11 +211,28 @@ def decompose(
         keep_counted_ranges(decomposed, program)
         log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
         decomposed.graph_module.meta[CONDITIONS] = log
+        _assume_again(decomposed, program)
         return decomposed
     except UnsupportedError as error:
         raise UnsupportedError(f"tracing {name}: {error}") from None
     except Exception as error:
         raise _unfunctional(name, program, error) from error
+
+
+def _assume_again(decomposed: ExportedProgram, program: ExportedProgram) -> None:
+    """Leave out of the decomposed program, too, what the exported one assumes of sizes."""
+    if AT_ONES not in program.graph_module.meta:
+        return
+    if refused := drop_assumed(decomposed, ()):
+        raise UnsupportedError(
+            f"torch decomposes an operator for sizes alone where {' and '.join(refused)}; give the "
+            "dimensions ranges where this holds"
+        )
+    cases = decomposed.graph_module.meta[AT_ONES]
+    program.graph_module.meta[AT_ONES] = decomposed.graph_module.meta[AT_ONES] = (
+        *program.graph_module.meta[AT_ONES],
+        *cases,
+    )
 
 
 def _separate_empty(program: ExportedProgram) -> None:

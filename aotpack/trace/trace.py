@@ -203,11 +203,11 @@ def _exported(
     assert run is not None
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
     with Branches() as branches:
-        program = _export(run, example, shapes, name, options.strict)
+        program = _export(run, example, shapes, name, options.strict, branches)
         if draws(program):
             run, example = seeded(run, name), with_example_seed(example)
             shapes = specs_by_argument(run, *example, shapes)
-            program = _export(run, example, shapes, name, options.strict)
+            program = _export(run, example, shapes, name, options.strict, branches)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     return program, run, example, leaves, branches
 
@@ -221,13 +221,18 @@ def _example(given: _Given, copies: HostCopies, options: TraceOptions) -> Exampl
 
 
 def _export(
-    run: nn.Module, example: Example, shapes: dict[str, Any] | None, name: str, strict: bool
+    run: nn.Module,
+    example: Example,
+    shapes: dict[str, Any] | None,
+    name: str,
+    strict: bool,
+    branches: Branches,
 ) -> ExportedProgram:
     """``export``; what forward changes in Python meanwhile is put back."""
     before = Attributes({"": run})
     try:
         with without_caches([root_of(run)]), before.values_kept(run):
-            program = export(run, *example, shapes, name=name, strict=strict)
+            program = export(run, *example, shapes, name=name, strict=strict, branches=branches)
         new = [one.path for one in before.changes() if one.is_registered]
         if new:
             raise TraceError(

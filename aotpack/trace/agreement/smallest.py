@@ -24,7 +24,7 @@ from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
-from aotpack.trace.operators.admitted import ones, with_ones
+from aotpack.trace.operators.admitted import at_ones, ones, with_ones
 from aotpack.trace.operators.random.seeds import Example
 
 Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor]], None]
@@ -42,8 +42,8 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
     ``compare`` takes a call and its results, for the comparison with further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
-    are tried too. Sizes at which eager refuses the inputs show nothing, unless the model raises
-    behind such a condition.
+    are tried too, and those at which a computed size is 1 that torch asked for. Sizes at which
+    eager refuses the inputs show nothing, unless the model raises behind such a condition.
     """
     signature = call.signature
     tensors = [x for x in _leaves(call) if isinstance(x, torch.Tensor)]
@@ -52,7 +52,10 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
         return
     before, known = Attributes({"": call.module}), tuple(branches)
     try:
-        for values in (*ones(signature.sizes, example), *_departing(call, known, example)):
+        names = {str(symbol): name for name, symbol in _symbols(call).items()}
+        computed = at_ones(call.program, names, signature.sizes, example)
+        tried = (*ones(signature.sizes, example), *_departing(call, known, example), *computed)
+        for values in tried:
             if not _check(_resized(call, values, _varied), values, known, compare):
                 _check(_resized(call, values, _same), values, known, compare)
     finally:

@@ -5,6 +5,7 @@ An export that asserts them, in place of refusing the model, is taken if they ho
 
 import itertools
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,24 +16,61 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics.assumed import AT_ONES, Assumed
+from aotpack.trace.diagnostics.branches import Branch
 
 _MOST_TRIED = 4096
 _LONGEST_PERIOD = 1024
 _DIVISIONS = (FloorDiv, Mod, PythonMod)
+_IS_ONE = re.compile(r"evaluate_expr: (Eq|Ne)\(.*, 1\)")  # what torch asked
+_REPEATED = re.compile(r".*/TensorCompare\.cpp:\d+")  # an assertion that torch traced again
 
 
 def drop_derived(program: ExportedProgram) -> list[str]:
     """Remove, in place, the assertions about sizes of inputs alone; those that are not proved."""
+    conditions, open_ones = _asserted(program)
+    if not open_ones:
+        _drop(program, conditions)
+    return [*map(str, open_ones)]
+
+
+def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) -> list[str]:
+    """The same, also of what may be assumed: the sizes at which to try that are in the meta.
+
+    ``branches`` are conditions that the model asks for; None if they are not known.
+    """
+    conditions, open_ones = _asserted(program)
+    ranges = {symbol: _span(bounds) for symbol, bounds in program.range_constraints.items()}
+    assumed = Assumed(ranges, branches)
+    noted = _noted(program.graph, program.range_constraints)
+    why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
+    others = {condition for condition, asked in why if not _IS_ONE.fullmatch(asked)}
+    known = {condition for condition, _ in why} - others
+    refused = [str(one) for one in open_ones if one not in known or not assumed.takes(one)]
+    if not refused:
+        _drop(program, conditions)
+        meta = program.graph_module.meta
+        meta[AT_ONES] = (*meta.get(AT_ONES, ()), *assumed.cases)
+    return refused
+
+
+def _asserted(program: ExportedProgram) -> tuple[Collection[Any], list[Any]]:
+    """The conditions on sizes of inputs that are asserted, and those that are not proved."""
     ranges = program.range_constraints
-    found = list(_about_inputs(program.graph, ranges))
-    conditions = dict.fromkeys((*(one for _, one in found), *_unwritten(program.graph, ranges)))
-    open_ones = [str(condition) for condition in conditions if not _holds(condition, ranges)]
-    if open_ones:
-        return open_ones
-    for node, _ in found:
-        drop_assertion(node)
-    program.graph_module.recompile()
-    return []
+    written = (condition for _, condition in _about_inputs(program.graph, ranges))
+    noted = (condition for condition, _ in _noted(program.graph, ranges))
+    conditions = dict.fromkeys((*written, *noted))
+    return conditions, [one for one in conditions if not _holds(one, ranges)]
+
+
+def _drop(program: ExportedProgram, conditions: Collection[Any]) -> None:
+    """Remove what asserts these, also inside of branches and loops."""
+    for part in program.graph_module.modules():
+        if isinstance(part, fx.GraphModule):
+            for node, condition in _about_inputs(part.graph, program.range_constraints):
+                if condition in conditions:
+                    drop_assertion(node)
+            part.recompile()
 
 
 def check_asserted(name: str, program: ExportedProgram) -> None:
@@ -71,21 +109,22 @@ def _about_inputs(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.
             yield node, condition
 
 
-def _unwritten(graph: fx.Graph, known: Collection[Any]) -> Iterator[Any]:
-    """The conditions on sizes of inputs that torch has noted, also those that it does not assert.
+def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]:
+    """The conditions on sizes of inputs that torch has noted, with what it asked.
 
-    It asserts nothing about floats: of ``int(0.6 * n)`` the example's number stays in the program.
+    It does not assert all of them, as nothing about floats: of ``int(0.6 * n)`` the example's
+    number stays in the program.
     """
     values = (node.meta.get("val") for node in graph.nodes)
     tensors = (value for value in values if isinstance(value, torch.Tensor))
     sizes: Iterator[Any] = (size for one in tensors for size in one.shape)
     environments = {size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
     for environment in environments:
-        noted = (one.expr for some in environment.deferred_runtime_asserts.values() for one in some)
-        for condition in noted:
+        for noted in itertools.chain(*environment.deferred_runtime_asserts.values()):
+            condition = environment.replace(noted.expr)
             symbols = condition.free_symbols
             if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
-                yield condition
+                yield condition, noted.msg
 
 
 def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:

@@ -6,7 +6,7 @@ carry more, such as "a multiple of 4"; a condition that some admitted size break
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -19,6 +19,7 @@ from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
 from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
 
 _SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
+_EQUAL = re.compile(rf"{_SIZE.pattern} == [^%/]+")
 _NEAR = 12  # sizes tried from each end of a range and around each number in a condition
 _TRIED = 4096
 
@@ -40,6 +41,11 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
             f"exporting {name}: the exported program holds only for sizes where\n  "
             + told(_declared(shapes), broken, log.operators, log.conditions)
         )
+
+
+def are_declared(guards: Iterable[str]) -> bool:
+    """True for guards that say alone how the size of an input follows from others."""
+    return all(map(_EQUAL.fullmatch, guards))
 
 
 def _declared(shapes: Mapping[str, Sequence[Int]]) -> list[Declared]:

@@ -18,6 +18,7 @@ from torch.fx.node import map_arg
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.symbolic.integers import Var
+from aotpack.trace.diagnostics.assumed import AT_ONES
 from aotpack.trace.sizes import Sizes, symbols_in
 from aotpack.trace.source import source_of
 
@@ -28,6 +29,7 @@ _MOST_COMBINED = 4096
 _MOST_CASES = 64
 _FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
 _LARGE = 1024  # sizes that are large together
+_FEW = 128  # sizes that are large, where the model runs
 _MOST_ON_CPU = 2**24
 _ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
     f"aten.{name}"
@@ -68,6 +70,20 @@ def with_ones(sizes: Sequence[Var], example: Values) -> Iterator[dict[str, int]]
             yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
 
+def at_ones(
+    program: ExportedProgram, names: Mapping[str, str], sizes: Sequence[Var], example: Values
+) -> Iterator[dict[str, int]]:
+    """Sizes at which one that is computed is 1, beside the example's, the least and large ones.
+
+    ``names`` are those of the sizes by torch's symbol.
+    """
+    least = {size.name: size.low for size in sizes}
+    large = {size.name: max(size.low, min(size.high, _FEW)) for size in sizes}
+    for case in program.graph_module.meta.get(AT_ONES, ()):
+        given = {names[symbol]: number for symbol, number in case.items()}
+        yield from ({**others, **given} for others in (example, least, large))
+
+
 def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
     """The example's sizes with one at an end of its range, or beside the example's; small sizes."""
     for size in sizes:
@@ -85,7 +101,9 @@ def check_calls(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     """Refuse a program in which a call fails, or has another shape, for admitted sizes."""
     example = _example(program, sizes)
     given = [size for symbol, size in sizes.variables.items() if symbol not in sizes.counted]
-    cases = list({tuple(case.items()): case for case in _cases(given, example)}.values())
+    names = {symbol: size.name for symbol, size in sizes.variables.items()}
+    tried = (*_cases(given, example), *at_ones(program, names, given, example))
+    cases = list({tuple(case.items()): case for case in tried}.values())
     for node in _calls(program, sizes) if cases else ():
         if not isinstance(_tried(node, sizes, example), str):
             for values in cases:

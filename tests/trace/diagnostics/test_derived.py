@@ -92,7 +92,7 @@ def test_the_condition_that_fails_is_told(*, low: int, is_right: bool) -> None:
             x = torch.randn(batch, length, 4)
             torch.testing.assert_close(model(x), Shifted()(x))
         return
-    with pytest.raises(TraceError, match=r"those where\n *batch != 1\n") as refusal:
+    with pytest.raises(TraceError, match=r"another function .* where batch=1,") as refusal:
         aotpack.compile(Shifted(), given, dynamic_shapes=shapes, target="interpreter")
     assert "%" not in str(refusal.value)
 

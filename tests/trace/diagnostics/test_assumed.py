@@ -1,0 +1,120 @@
+"""Sizes that are computed and may be 1: right where no model asks, else tried or refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import aotpack
+from aotpack.errors import TraceError
+
+GIVEN = {"x": torch.randn(3, 8, 4), "y": torch.randint(0, 4, (3, 8))}
+
+
+class Calls(nn.Module):
+    """A function of both inputs."""
+
+    def __init__(self, function: Callable[..., Any], layer: nn.Module) -> None:
+        super().__init__()
+        self.function, self.layer = function, layer
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        self.calls.add_(1)
+        return self.function(self, x, y)
+
+
+def shapes(batch: int, length: int) -> Any:
+    """One declaration for both."""
+    both = {0: Dim("B", min=batch, max=6), 1: Dim("T", min=length, max=40)}
+    return {"x": both, "y": both}
+
+
+RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {
+    "columns": (lambda s, x, y: (x[:, 1:] * 2, y.mT.contiguous()), nn.Identity()),
+    "every second": (lambda s, x, y: x[:, ::2].transpose(0, 1).contiguous(), nn.Identity()),
+    "half": (
+        lambda s, x, y: x[:, : x.shape[1] // 2].transpose(0, 1).contiguous().flatten(1),
+        nn.Identity(),
+    ),
+    "GRU": (lambda s, x, y: s.layer(x[:, 1:])[0], nn.GRU(4, 5, batch_first=True)),
+    "encoder": (
+        lambda s, x, y: s.layer(x[:, 1:]),
+        nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
+    ),
+    "loss": (
+        lambda s, x, y: F.cross_entropy(x[:, :-1].flatten(0, 1), y[:, 1:].flatten()),
+        nn.Identity(),
+    ),
+    "unused": (lambda s, x, y: x.diff(dim=1), nn.Identity()),
+    "areas": (lambda s, x, y: torch.cumulative_trapezoid(x, dim=1), nn.Identity()),
+}
+
+
+@pytest.mark.parametrize(("function", "layer"), RIGHT.values(), ids=RIGHT)
+def test_a_computed_size_of_one(function: Callable[..., Any], layer: nn.Module) -> None:
+    model = Calls(function, layer).eval()
+    how: Any = {"dynamic_shapes": shapes(1, 2), "target": "cpu"}
+    package = aotpack.compile(model, args=(), kwargs=GIVEN, **how)
+    for batch, length in ((1, 2), (1, 3), (2, 2), (6, 2), (5, 40)):
+        x, y = torch.randn(batch, length, 4), torch.randint(0, 4, (batch, length))
+        with torch.no_grad():
+            torch.testing.assert_close(package(x=x, y=y), model(x, y), rtol=1e-4, atol=1e-5)
+
+
+def asked(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    rest = y[:, 1:]
+    return rest.mT.contiguous(), x * 3 if rest.shape[1] == 1 else x
+
+
+def asked_of_another(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    return y[:, 1:].mT.contiguous(), x * 3 if x.shape[1] == 2 and x.shape[0] == 5 else x
+
+
+def laid_out(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    rest = y[:, 1:].clone()
+    return x * 3 if rest.mT.is_contiguous() else x
+
+
+def stepped(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x * y[:, 1:].clone().mT.contiguous().stride(0)
+
+
+def written(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    whole = y * 1
+    row = whole[:1, ::2].contiguous()
+    row += 1
+    return whole, row
+
+
+def checked(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    torch._check(y.shape[1] - 1 != 1)
+    return x * 2, y[:, 1:].mT.contiguous()
+
+
+WRONG = {
+    "asked": (asked, r"those where\n(.|\n)*T"),
+    "asked of another": (asked_of_another, r"those where\n(.|\n)*T != 2"),
+    "how it lies": (laid_out, "another function than the model: where B=3, T=2"),
+    "a stride": (stepped, "another function than the model: where B=3, T=2"),
+    "a view": (written, "another function than the model"),
+    "checked": (checked, r"those where\n(.|\n)*T"),
+}
+
+
+@pytest.mark.parametrize(("function", "words"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("least", [(2, 2), (2, 3)])
+def test_another_function_of_a_computed_size(
+    function: Callable[..., Any], words: str, least: tuple[int, int]
+) -> None:
+    model = Calls(function, nn.Identity())
+    how: Any = {"dynamic_shapes": shapes(*least), "target": "interpreter"}
+    if least[1] == 3:
+        assert aotpack.compile(model, args=(), kwargs=GIVEN, **how)
+        return
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(model, args=(), kwargs=GIVEN, **how)
