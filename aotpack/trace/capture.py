@@ -30,7 +30,7 @@ from aotpack.trace.diagnostics.assumed import AT_ONES
 from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import drop_assumed
+from aotpack.trace.diagnostics.derived import drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
@@ -151,9 +151,11 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
                     again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
                     guards = getattr(again, "_guards_code", None) or []
                     is_free = kind is None or are_declared(guards)
-                    if is_free and not (asserts and drop_assumed(again, asked)):
+                    refused = drop_assumed(again, asked) if asserts else []
+                    if is_free and not refused:
                         again.graph_module.meta[_OBLIVIOUS] = True
                         return again
+                    told = only_some(again, refused) or told if refused else told
             except Exception as failure:
                 if not asserts and _is_about_sizes(failure):
                     told = failure
@@ -224,9 +226,10 @@ def _assume_again(decomposed: ExportedProgram, program: ExportedProgram) -> None
     if AT_ONES not in program.graph_module.meta:
         return
     if refused := drop_assumed(decomposed, ()):
+        shown = " and ".join(map(str, refused))
         raise UnsupportedError(
-            f"torch decomposes an operator for sizes alone where {' and '.join(refused)}; give the "
-            "dimensions ranges where this holds"
+            f"torch decomposes an operator for sizes alone where {shown}; give the dimensions "
+            "ranges where this holds"
         )
     cases = decomposed.graph_module.meta[AT_ONES]
     program.graph_module.meta[AT_ONES] = decomposed.graph_module.meta[AT_ONES] = (

@@ -225,8 +225,8 @@ def grow(self, x):
         (
             grow,
             "n",
-            r"\n  2 <= n and n <= 5\n  n is dimension 0 .*\n  at .*: return x \* 2 .*\n.*"
-            r"suggests n = Dim\('n', max=5\)$",
+            r"\n  n <= 5: n is dimension 0 .*\n  at .*: return x \* 2 .*\n.*"
+            r"Declare Dim\('n', min=2, max=5\) for dimension 0 of argument 'x', and pad",
         ),
         (
             lambda self, x: x[:, 0].reshape(2, -1),

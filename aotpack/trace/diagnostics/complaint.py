@@ -4,7 +4,13 @@ import re
 import traceback
 from collections.abc import Iterable
 
-from aotpack.trace.diagnostics.conditions import ConditionLog, data_complaint, size_complaint
+from aotpack.trace.diagnostics.conditions import (
+    ConditionLog,
+    data_complaint,
+    right_for_some,
+    size_complaint,
+)
+from aotpack.trace.diagnostics.derived import OnlySome
 from aotpack.trace.source import is_user_file, shown_frame, users_source_in
 
 _NOISE = (
@@ -102,6 +108,9 @@ def condensed(
     if "is missing nn_module_stack metadata" in text:  # a copy that torch.export adds
         told = "forward assigns buffers anew; a package keeps its own: write self.b.copy_(...)"
         return "\n  at ".join([told, *dict.fromkeys(assigned)])
+    if isinstance(error, OnlySome):
+        where = log.conditions or place
+        return right_for_some(error.sizes, error.conditions, log.operators, where)
     if text.startswith("Constraints violated"):
         return size_complaint(text, log.conditions or place, log.operators)
     if type(error).__name__ in _OF_OPERATORS:

@@ -27,6 +27,7 @@ _FORMS = (
     (r"Not all values of .* satisfy the generated guard (.*?)\.?", r"\1"),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
+_FIX = re.compile(r" *((\w+) = .*)")  # of a size that has a name
 _RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
 _DIVIDES = re.compile(r"(?!Ne\()(?:.*\b(Mod)\(|Eq\(.*//)")  # or follows from such a one
 CONDITIONS = "conditions on sizes"  # in the meta of a graph module
@@ -153,21 +154,41 @@ def size_complaint(text: str, lines: Collection[str], operators: Collection[str]
     facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
     sizes = [_declared(name, place, message) for place, name in names.items()]
     conditions = dict.fromkeys(facts, "")
+    known = [
+        size.name
+        for size in sizes
+        if multiple_of(size.name, conditions) or size.limited(conditions)
+    ]
+    found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
+    suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
+    end = f" torch suggests {suggested}" if suggested else ""
+    return right_for_some(sizes, conditions, operators, lines) + end
+
+
+def right_for_some(
+    sizes: Collection[Declared],
+    conditions: Mapping[str, str],
+    operators: Collection[str],
+    lines: Collection[str],
+) -> str:
+    """The refusal of a model for conditions on its sizes."""
     head = "the model is right only for some of the sizes that were declared, those where\n  "
-    suggested = "; ".join(line.strip() for line in fixes.partition("\n\n")[0].split("\n") if line)
-    is_told = any(multiple_of(size.name, conditions) for size in sizes)
-    end = f" torch suggests {suggested}" if suggested and not is_told else ""
-    return head + told(sizes, conditions, operators, lines) + end
+    return head + told(sizes, conditions, operators, lines)
 
 
 def _declared(name: str, place: str, message: str) -> Declared:
     """A size by its name and its place in torch's words."""
     bounds = re.search(_RANGE.format(name), message)
     low, high = [int(end) if end else None for end in (bounds.groups() if bounds else ("", ""))]
-    found = _SIZE.fullmatch(place)
+    return Declared(name, *place_of(place), low, high)
+
+
+def place_of(size: str) -> tuple[str, int]:
+    """The argument and the axis of a size in torch's words."""
+    found = _SIZE.fullmatch(size)
     assert found is not None
     argument, path, axis = found.groups()
-    return Declared(name, argument + path, int(axis), low, high)
+    return argument + path, int(axis)
 
 
 def _fact(line: str) -> str:

@@ -14,10 +14,13 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
 from aotpack.trace.diagnostics.assumed import AT_ONES, Assumed
 from aotpack.trace.diagnostics.branches import Branch
+from aotpack.trace.diagnostics.conditions import place_of
+from aotpack.trace.diagnostics.multiples import Declared
 
 _MOST_TRIED = 4096
 _LONGEST_PERIOD = 1024
@@ -34,7 +37,7 @@ def drop_derived(program: ExportedProgram) -> list[str]:
     return [*map(str, open_ones)]
 
 
-def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) -> list[str]:
+def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) -> list[Any]:
     """The same, also of what may be assumed: the sizes at which to try that are in the meta.
 
     ``branches`` are conditions that the model asks for; None if they are not known.
@@ -46,7 +49,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
     why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
     others = {condition for condition, asked in why if not _IS_ONE.fullmatch(asked)}
     known = {condition for condition, _ in why} - others
-    refused = [str(one) for one in open_ones if one not in known or not assumed.takes(one)]
+    refused = [one for one in open_ones if one not in known or not assumed.takes(one)]
     if not refused:
         _drop(program, conditions)
         meta = program.graph_module.meta
@@ -71,6 +74,37 @@ def _drop(program: ExportedProgram, conditions: Collection[Any]) -> None:
                 if condition in conditions:
                     drop_assertion(node)
             part.recompile()
+
+
+class OnlySome(Exception):
+    """The sizes of a program, and the conditions on them under which alone it is right."""
+
+    def __init__(self, sizes: Collection[Declared], conditions: Collection[str]) -> None:
+        super().__init__(*conditions)
+        self.sizes, self.conditions = sizes, dict.fromkeys(conditions, "")
+
+
+def only_some(program: ExportedProgram, conditions: Collection[Any]) -> OnlySome | None:
+    """The error that names conditions; None where they are about sizes that no input has alone."""
+    symbols = {one for condition in conditions for one in condition.free_symbols}
+    sizes = {symbol: _declared(program, symbol) for symbol in sorted(symbols, key=str)}
+    known = {symbol: size for symbol, size in sizes.items() if size is not None}
+    if len(known) < len(symbols):
+        return None
+    names = {symbol: sympy.Symbol(size.name, integer=True) for symbol, size in known.items()}
+    texts = [PythonPrinter().doprint(one.xreplace(names)) for one in conditions]
+    return OnlySome([*known.values()], texts)
+
+
+def _declared(program: ExportedProgram, symbol: sympy.Symbol) -> Declared | None:
+    """The declaration of a size."""
+    for environment in _environments(program.graph):
+        for source in environment.var_to_sources.get(symbol, ()):
+            name = environment.source_name_to_debug_name.get(source.name)
+            if name is not None:
+                low, high = _span(program.range_constraints[symbol])
+                return Declared(name, *place_of(source.name), low, high)
+    return None
 
 
 def check_asserted(name: str, program: ExportedProgram) -> None:
@@ -115,16 +149,20 @@ def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]
     It does not assert all of them, as nothing about floats: of ``int(0.6 * n)`` the example's
     number stays in the program.
     """
-    values = (node.meta.get("val") for node in graph.nodes)
-    tensors = (value for value in values if isinstance(value, torch.Tensor))
-    sizes: Iterator[Any] = (size for one in tensors for size in one.shape)
-    environments = {size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
-    for environment in environments:
+    for environment in _environments(graph):
         for noted in itertools.chain(*environment.deferred_runtime_asserts.values()):
             condition = environment.replace(noted.expr)
             symbols = condition.free_symbols
             if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
                 yield condition, noted.msg
+
+
+def _environments(graph: fx.Graph) -> set[Any]:
+    """torch's knowledge about the sizes of a graph."""
+    values = (node.meta.get("val") for node in graph.nodes)
+    tensors = (value for value in values if isinstance(value, torch.Tensor))
+    sizes: Iterator[Any] = (size for one in tensors for size in one.shape)
+    return {size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
 
 
 def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:

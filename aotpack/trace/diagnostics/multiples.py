@@ -1,9 +1,9 @@
-"""The multiple that a model asks of a dynamic size, from the conditions that torch derives."""
+"""The multiple or range that a model asks of a size, from the conditions that torch derives."""
 
 import ast
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -15,6 +15,7 @@ _WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
 _CALLED = {"min": min, "max": max}
 _MOST = 2**14  # the largest multiple that is found
 _UNBOUNDED = 2**30
+_LEAST = 2  # which torch does not name as an end of a range
 _SHOWN = 3
 
 
@@ -43,8 +44,33 @@ class Declared:
         """How to declare the sizes that the model takes."""
         low = max(2, -(-(self.low or 0) // multiple))
         most = self.high // multiple if self.high and self.high < _UNBOUNDED else None
-        bounds = f"min={low}" if most is None or most <= low else f"min={low}, max={most}"
-        return f"{multiple}*Dim({self.name!r}, {bounds}) for {self.place}"
+        part = replace(self, low=low, high=None if most is None or most <= low else most)
+        return f"{multiple}*{part.declaration}"
+
+    @property
+    def declaration(self) -> str:
+        """How to declare this range."""
+        is_bounded = self.high is not None and self.high < _UNBOUNDED
+        bounds = f"min={self.low or _LEAST}" + (f", max={self.high}" if is_bounded else "")
+        return f"Dim({self.name!r}, {bounds}) for {self.place}"
+
+    def limited(self, conditions: Iterable[str]) -> "Declared | None":
+        """The range where conditions on this size alone hold; None where they take no end off."""
+        codes = [compiled(one, {self.name}) for one in conditions if self.name in one]
+        known = [code for code in codes if code is not None]
+        low, high = self.low or _LEAST, self.high or _UNBOUNDED
+        last = min(high, low + _MOST)
+        right = [n for n in range(low, last + 1) if _all_hold(known, self.name, n)]
+        if len(right) in (0, last - low + 1) or right[-1] - right[0] >= len(right):
+            return None
+        return replace(self, low=right[0], high=high if right[-1] == last else right[-1])
+
+    def shown_ends(self, declared: "Declared") -> str:
+        """The ends that differ from the range ``declared``."""
+        low, high = declared.low or _LEAST, declared.high or _UNBOUNDED
+        ends = [f"{self.name} >= {self.low}"] if self.low != low else []
+        ends += [f"{self.name} <= {self.high}"] if self.high != high else []
+        return " and ".join(ends)
 
 
 def compiled(condition: str, names: Collection[str]) -> CodeType | None:
@@ -90,12 +116,16 @@ def told(
     operators: Collection[str],
     lines: Iterable[str],
 ) -> str:
-    """What sizes are multiples of; what other conditions say, with their remarks; the remedies."""
+    """Multiples and ranges of sizes; other conditions with their remarks; the remedies."""
     asked, remedies, known = [], [], set()
     for size in sizes:
         if found := multiple_of(size.name, conditions):
             asked.append(size.asked(found[0], operators, found[1]))
             remedies.append(size.remedy(found[0]))
+            known.add(size.name)
+        elif part := size.limited(conditions):
+            asked.append(f"{part.shown_ends(size)}: {size.name} is {size.place}")
+            remedies.append(part.declaration)
             known.add(size.name)
     others = [one for one in conditions if compiled(one, known) is None][:_SHOWN]
     places = [

@@ -32,7 +32,7 @@ def test_equal_sizes_are_one_size(trace_function):
         (
             lambda self, x: x.view(x.shape[0] // 2, 8),
             {0: Dim("n", max=64)},
-            r"n, dimension 0 of .*, is a multiple of 2, as view asks: \(4\*n\) ==",
+            r"n, dimension 0 of .*, is a multiple of 2, as view asks: n ==",
         ),
         (
             lambda self, x: x.view(8, 4),
@@ -60,7 +60,7 @@ def test_a_derived_size_is_an_operand(trace_function, low):
     if low == 2:
         assert trace_function(forward, *args, dynamic_shapes=spec)
         return
-    with pytest.raises(TraceError, match=r"\n  \(\(2\*n \+ 1\) // 2\) >= 2  \(not for n=1\)"):
+    with pytest.raises(TraceError, match=r"\n  n >= 2: n is dimension 0 of argument 'x'"):
         trace_function(forward, *args, dynamic_shapes=spec)
 
 
