@@ -219,8 +219,18 @@ def grow(self, x):
         (
             lambda self, x: x + self.a.weight,
             "n",
-            r"sizes that were declared, those where\n  n is 4\n  at test_\w+.py:\d+: .*weight,\n"
-            r"Accepted is .*leave the dimension out of the dynamic shapes. torch suggests n = 4$",
+            r"sizes that were declared, those where\n  n is 4, as add asks\n  at test_\w+.py:\d+:"
+            r" .*weight,\nAccepted is .*out of the dynamic shapes. torch suggests n = 4$",
+        ),
+        (
+            lambda self, x: torch.kron(x, x),
+            "n",
+            r"where\n  n is 4, as kron asks\n  at .*kron",
+        ),
+        (
+            lambda self, x: x * 2 if x.shape[0] == 4 else x,
+            "n",
+            r"where\n  n is 4\n  at .* if",
         ),
         (
             grow,

@@ -112,7 +112,7 @@ def condensed(
         where = log.conditions or place
         return right_for_some(error.sizes, error.conditions, log.operators, where)
     if text.startswith("Constraints violated"):
-        return size_complaint(text, log.conditions or place, log.operators)
+        return size_complaint(text, log, place)
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, log.reads, place)

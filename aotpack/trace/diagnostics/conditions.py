@@ -30,6 +30,7 @@ _FORMS = (
 _FIX = re.compile(r" *((\w+) = .*)")  # of a size that has a name
 _RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
 _DIVIDES = re.compile(r"(?!Ne\()(?:.*\b(Mod)\(|Eq\(.*//)")  # or follows from such a one
+_FIXES = re.compile(r"Eq\((?:\w+, (\d+)|(\d+), \w+)\)")
 CONDITIONS = "conditions on sizes"  # in the meta of a graph module
 
 
@@ -61,10 +62,12 @@ class ConditionLog:
     """The user's lines in order: those with conditions, and the read of each symbol.
 
     ``operators`` are those that divide a size, by their names in torch; "" where none is known.
+    ``fixing`` are those for which a size is a number, by that number.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
     operators: dict[str, None] = field(default_factory=dict)
+    fixing: dict[str, dict[str, None]] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,6 +90,10 @@ class _Lines(logging.Handler):
                 self._log.conditions.setdefault(shown_frame(frame))
             else:
                 self._log.reads[symbol] = shown_frame(frame)
+        fixed = [_FIXES.fullmatch(str(one)) for one in record.args or ()]
+        for one in filter(None, fixed):
+            if operator := self._operator():
+                self._log.fixing.setdefault(one[1] or one[2], {}).setdefault(operator)
         found = [_DIVIDES.match(str(one)) for one in record.args or ()]
         if any(one and (one[1] or not self._log.operators) for one in found):
             self._log.operators.setdefault(self._operator())
@@ -143,7 +150,7 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 
-def size_complaint(text: str, lines: Collection[str], operators: Collection[str]) -> str:
+def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
     """torch's error "Constraints violated" in our words, with the user's lines."""
     names = {place: name for name, place in _DIM.findall(text)}
 
@@ -153,7 +160,7 @@ def size_complaint(text: str, lines: Collection[str], operators: Collection[str]
     message, _, fixes = text.partition("Suggested fixes:")
     facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
     sizes = [_declared(name, place, message) for place, name in names.items()]
-    conditions = dict.fromkeys(facts, "")
+    conditions = {fact: _fixed_by(fact, log) for fact in facts}
     known = [
         size.name
         for size in sizes
@@ -162,7 +169,15 @@ def size_complaint(text: str, lines: Collection[str], operators: Collection[str]
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""
-    return right_for_some(sizes, conditions, operators, lines) + end
+    return right_for_some(sizes, conditions, log.operators, log.conditions or place) + end
+
+
+def _fixed_by(fact: str, log: ConditionLog) -> str:
+    """The operators for which a size is a number, in words."""
+    found = re.fullmatch(r"\w+ is (\d+)", fact)
+    operators = log.fixing.get(found[1], {}) if found else {}
+    verb = "asks" if len(operators) == 1 else "ask"
+    return f", as {' and '.join(operators)} {verb}" if operators else ""
 
 
 def right_for_some(
