@@ -159,6 +159,8 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
 
     message, _, fixes = text.partition("Suggested fixes:")
     facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
+    ones = {f"{name} != 1" for name in names.values()}  # taken beside other sizes
+    facts = [fact for fact in facts if fact not in ones] or facts
     sizes = [_declared(name, place, message) for place, name in names.items()]
     conditions = {fact: _fixed_by(fact, log) for fact in facts}
     known = [

@@ -26,6 +26,7 @@ _MOST_TRIED = 4096
 _LONGEST_PERIOD = 1024
 _DIVISIONS = (FloorDiv, Mod, PythonMod)
 _IS_ONE = re.compile(r"evaluate_expr: (Eq|Ne)\(.*, 1\)")  # what torch asked
+_ASKED = re.compile(r"evaluate_expr: (Eq|Ne)\(.*\)")
 _REPEATED = re.compile(r".*/TensorCompare\.cpp:\d+")  # an assertion that torch traced again
 
 
@@ -47,7 +48,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
     assumed = Assumed(ranges, branches)
     noted = _noted(program.graph, program.range_constraints)
     why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
-    others = {condition for condition, asked in why if not _IS_ONE.fullmatch(asked)}
+    others = {condition for condition, asked in why if not _says_more_than_one(condition, asked)}
     known = {condition for condition, _ in why} - others
     refused = [one for one in open_ones if one not in known or not assumed.takes(one)]
     if not refused:
@@ -55,6 +56,13 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
         meta = program.graph_module.meta
         meta[AT_ONES] = (*meta.get(AT_ONES, ()), *assumed.cases)
     return refused
+
+
+def _says_more_than_one(condition: Any, asked: str) -> bool:
+    """True for ``n - 1 != 1``, which torch notes as ``n != 2``, and for ``2*n != 2``."""
+    if not isinstance(condition, sympy.Ne):
+        return False
+    return bool((_ASKED if condition.rhs == 1 else _IS_ONE).fullmatch(asked))
 
 
 def _asserted(program: ExportedProgram) -> tuple[Collection[Any], list[Any]]:

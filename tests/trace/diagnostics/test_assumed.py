@@ -46,6 +46,10 @@ RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {
         lambda s, x, y: s.layer(x[:, 1:]),
         nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
     ),
+    "attention": (
+        lambda s, x, y: s.layer(x[:, 1:], x, x)[0],
+        nn.MultiheadAttention(4, 2, batch_first=True),
+    ),
     "loss": (
         lambda s, x, y: F.cross_entropy(x[:, :-1].flatten(0, 1), y[:, 1:].flatten()),
         nn.Identity(),
@@ -91,6 +95,10 @@ def written(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
     return whole, row
 
 
+def one_of_eight(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x * 2 if x.shape[1] // 8 == 1 else x
+
+
 def checked(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
     torch._check(y.shape[1] - 1 != 1)
     return x * 2, y[:, 1:].mT.contiguous()
@@ -118,4 +126,16 @@ def test_another_function_of_a_computed_size(
         assert aotpack.compile(model, args=(), kwargs=GIVEN, **how)
         return
     with pytest.raises(TraceError, match=words):
+        aotpack.compile(model, args=(), kwargs=GIVEN, **how)
+
+
+@pytest.mark.parametrize(("least", "most"), [(2, 40), (8, 15)])
+def test_a_computed_size_that_is_one_is_not_assumed(least: int, most: int) -> None:
+    model = Calls(one_of_eight, nn.Identity())
+    both = {1: Dim("T", min=least, max=most)}
+    how: Any = {"dynamic_shapes": {"x": both, "y": both}, "target": "interpreter"}
+    if most == 15:
+        assert aotpack.compile(model, args=(), kwargs=GIVEN, **how)
+        return
+    with pytest.raises(TraceError, match=r"those where\n  \(T // 8\) == 1"):
         aotpack.compile(model, args=(), kwargs=GIVEN, **how)
