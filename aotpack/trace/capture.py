@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
-from aotpack.trace.diagnostics.assumed import AT_ONES
+from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
@@ -103,14 +103,7 @@ def export(
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
-            with (
-                WithoutDataChecks(),
-                WithoutStreams(),
-                OnHost(),
-                RecurrentLoops(),
-                DetectionCalls(),
-                without_count_branches(),
-            ):
+            with replaced_functions():
                 program = _exported(module, args, named, shapes, branches, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
@@ -154,6 +147,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
                     refused = drop_assumed(again, asked) if asserts else []
                     if is_free and not refused:
                         again.graph_module.meta[_OBLIVIOUS] = True
+                        again.graph_module.meta.setdefault(ASSUMED, ())
                         return again
                     told = only_some(again, refused) or told if refused else told
             except Exception as failure:
@@ -223,7 +217,9 @@ def decompose(
 
 def _assume_again(decomposed: ExportedProgram, program: ExportedProgram) -> None:
     """Leave out of the decomposed program, too, what the exported one assumes of sizes."""
-    if AT_ONES not in program.graph_module.meta:
+    both = (program.graph_module.meta, decomposed.graph_module.meta)
+    if not both[0].get(ASSUMED):
+        both[1].update({ASSUMED: ()} if ASSUMED in both[0] else {})
         return
     if refused := drop_assumed(decomposed, ()):
         shown = " and ".join(map(str, refused))
@@ -231,11 +227,7 @@ def _assume_again(decomposed: ExportedProgram, program: ExportedProgram) -> None
             f"torch decomposes an operator for sizes alone where {shown}; give the dimensions "
             "ranges where this holds"
         )
-    cases = decomposed.graph_module.meta[AT_ONES]
-    program.graph_module.meta[AT_ONES] = decomposed.graph_module.meta[AT_ONES] = (
-        *program.graph_module.meta[AT_ONES],
-        *cases,
-    )
+    both[0][ASSUMED] = both[1][ASSUMED] = (*both[0][ASSUMED], *both[1][ASSUMED])
 
 
 def _separate_empty(program: ExportedProgram) -> None:
@@ -286,6 +278,20 @@ def _leave_levels(depth: int) -> None:
     func_levels.pop_dynamic_layer_stack_and_undo_to_depth(depth)
     with suppress(RuntimeError):  # there is one at most, and none without jvp
         torch._C._exit_dual_level(level=0)
+
+
+@contextmanager
+def replaced_functions() -> Iterator[None]:
+    """Inside the block, functions that export cannot take are others that give the same."""
+    with (
+        WithoutDataChecks(),
+        WithoutStreams(),
+        OnHost(),
+        RecurrentLoops(),
+        DetectionCalls(),
+        without_count_branches(),
+    ):
+        yield
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
+from aotpack.trace.agreement.behind import hidden_cases
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
 from aotpack.trace.diagnostics.complaint import users_line
@@ -52,8 +53,8 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
         return
     before, known = Attributes({"": call.module}), tuple(branches)
     try:
-        names = {str(symbol): name for name, symbol in _symbols(call).items()}
-        computed = at_ones(call.program, names, signature.sizes, example)
+        symbols = {name: str(symbol) for name, symbol in _symbols(call).items()}
+        computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
         tried = (*ones(signature.sizes, example), *_departing(call, known, example), *computed)
         for values in tried:
             if not _check(_resized(call, values, _varied), values, known, compare):
@@ -78,7 +79,12 @@ def _departing(
     found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
     large = {s.name: min(s.high, max(example[s.name], _LARGE)) for s in call.signature.sizes}
     found += [{name: n if n == 1 else large[name] for name, n in case.items()} for case in found]
-    return [*{tuple(case.items()): case for case in found}.values()]
+
+    def resized(values: Mapping[str, int]) -> Call:
+        return _resized(call, values, _same)
+
+    hidden = hidden_cases(call, branches, symbols, example, resized)
+    return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
 
 
 def _symbols(call: Call) -> dict[str, Any]:

@@ -1,57 +1,174 @@
 """Sizes that torch takes for 2 or more though no model asks: that of the last n - 1 of n elements.
 
 How a tensor lies depends on which sizes are 1. torch asks that of each size, takes the example's
-answer and asserts it. A program without the assertion is tried at sizes where the answer is
-another, as each program is where a declared size is 1.
+answer and asserts it, or takes the general way and notes nothing. Which sizes are 1 decides all of
+it, so a program without the assertions is tried for each set of computed sizes that are 1 together.
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.trace.diagnostics.branches import Branch
+from aotpack.trace.diagnostics.multiples import compiled, holds
 
-AT_ONES = "sizes at which a computed size is 1"  # in the meta of a graph module
-_MOST_TRIED = 4096
+ASSUMED = "conditions that computed sizes are not 1"  # in the meta of a graph module
+_SCANNED = 4096  # sizes of one range
+_SCANNED_BESIDE = 512  # of one range beside sizes of others
+_MOST_BESIDE = 64
+_NEAR = (16, 3)  # small sizes of each range: many, or few where they are too many together
+_FEW = 128  # a size that is large, where the model runs
+_MOST_TRIED = 2**15
 _MOST_FOUND = 64
-_BESIDE = 4  # small sizes of each range but the longest
+_MOST_SETS = 64
+
+Sizes = Mapping[str, int]  # by torch's symbol
+Range = tuple[int, int]
 
 
-@dataclass(slots=True)
-class Assumed:
-    """Decides which conditions a program may assume; ``cases`` are sizes where those fail.
+class TooManySets(Exception):
+    """There are more sets of sizes that may be 1 together than are tried."""
 
-    A condition on a declared size is assumed: every program is tried where such a one is 1. One on
-    a size that is computed is not if it decides one of the ``branches`` (None: not known).
+
+def may_assume(
+    condition: Any, ranges: Mapping[str, Range], branches: Collection[Branch] | None
+) -> bool:
+    """Whether a program may assume a condition, which says that a size is not 1.
+
+    One on a declared size may be: every program is tried where such a one is 1. One on a size that
+    is computed may not if it decides one of the ``branches`` (None: not known).
     """
-
-    ranges: Mapping[Any, tuple[int, int]]
-    branches: Collection[Branch] | None
-    cases: list[Mapping[str, int]] = field(default_factory=list)  # by torch's symbol
-
-    def takes(self, condition: Any) -> bool:
-        """Whether a condition may be assumed, which says that a size is not 1."""
-        if any(condition == sympy.Ne(symbol, 1) for symbol in condition.free_symbols):
-            return True
-        found = [*itertools.islice(self._failing(condition), _MOST_FOUND)]
-        if self.branches is None or not found:
-            return False
-        if not all(branch.holds(case) for branch in self.branches for case in found):
-            return False
-        for case in (found[0], found[-1]):
-            self.cases.append({str(symbol): number for symbol, number in case.items()})
+    if is_declared(condition):
         return True
+    code = _compiled(condition)
+    if code is None or branches is None:
+        return False
+    names = sorted(map(str, condition.free_symbols))
+    longest = max(names, key=lambda name: ranges[name][1] - ranges[name][0])
+    tried = [_first(ranges[one], _SCANNED if one == longest else _NEAR[-1] + 1) for one in names]
+    cases = (dict(zip(names, numbers, strict=True)) for numbers in itertools.product(*tried))
+    failing = (case for case in itertools.islice(cases, _SCANNED) if not holds(code, case))
+    found = [*itertools.islice(failing, _MOST_FOUND)]
+    by_symbol = ({s: case[str(s)] for s in condition.free_symbols} for case in found)
+    return bool(found) and all(one.holds(case) for case in by_symbol for one in branches)
 
-    def _failing(self, condition: Any) -> Iterator[Mapping[Any, int]]:
-        """Sizes for which a condition does not hold: small ones, and all of the longest range."""
-        spans = {s: self.ranges[s] for s in sorted(condition.free_symbols, key=str)}
-        longest = max(spans, key=lambda s: spans[s][1] - spans[s][0])
-        most = {s: _MOST_TRIED if s == longest else _BESIDE for s in spans}
-        tried = [range(low, min(high + 1, low + most[s])) for s, (low, high) in spans.items()]
-        for numbers in itertools.islice(itertools.product(*tried), _MOST_TRIED):
-            case = dict(zip(spans, numbers, strict=True))
-            if condition.subs(case) is not sympy.true:
-                yield case
+
+def is_declared(condition: Any) -> bool:
+    """True for a condition that the size of an input is not 1."""
+    return any(condition == sympy.Ne(symbol, 1) for symbol in condition.free_symbols)
+
+
+def computed_sizes(program: ExportedProgram) -> Iterator[Any]:
+    """Conditions that the sizes of tensors which follow from those of inputs are not 1."""
+    known = {*program.range_constraints}
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    for value in values:
+        for one in value if isinstance(value, (tuple, list)) else (value,):
+            for size in one.shape if isinstance(one, torch.Tensor) else ():
+                found = size.node.expr if isinstance(size, torch.SymInt) else None
+                if found is not None and not found.is_Symbol and found.free_symbols <= known:
+                    yield sympy.Ne(found, 1)
+
+
+def cases_at_ones(
+    asked: Collection[Any], others: Iterable[Any], ranges: Mapping[str, Range], example: Sizes
+) -> list[dict[str, int]]:
+    """The least and the largest sizes for each set of conditions that fail together.
+
+    Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
+    not ``asked``, the least sizes are tried, of the first sets.
+    """
+    first = [_compiled(one) for one in dict.fromkeys(asked)]
+    then = [_compiled(one) for one in dict.fromkeys(others) if one not in asked]
+    if None in first:
+        raise TooManySets
+    codes = [one for one in (*first, *then) if one is not None]
+    count = len(first)
+    sets: dict[tuple[bool, ...], list[Sizes]] = {}
+    for case in _points(codes, ranges, example):
+        answers = _answers(codes, case)
+        if not all(answers):
+            sets.setdefault((*answers, *(n == 1 for n in case.values())), []).append(case)
+    asked_for = [one for one in sets if not all(one[:count])]
+    if len(asked_for) > _MOST_SETS:
+        raise TooManySets
+    unasked = [one for one in sets if all(one[:count])][: _MOST_SETS - len(asked_for)]
+    found = [end(sets[one], key=_extent) for one in asked_for for end in (min, max)]
+    found += [min(sets[one], key=_extent) for one in unasked]
+    return [*{tuple(case.items()): dict(case) for case in found}.values()]
+
+
+def _compiled(condition: Any) -> CodeType | None:
+    return compiled(PythonPrinter().doprint(condition), [*map(str, condition.free_symbols)])
+
+
+def _answers(codes: Iterable[CodeType], case: Sizes) -> tuple[bool, ...]:
+    return tuple(holds(code, case) for code in codes)
+
+
+def _extent(case: Sizes) -> tuple[int, ...]:
+    return sum(case.values()), *case.values()
+
+
+def _first(span: Range, count: int) -> range:
+    return range(span[0], min(span[1] + 1, span[0] + count))
+
+
+def _points(
+    codes: Sequence[CodeType], ranges: Mapping[str, Range], example: Sizes
+) -> Iterator[Sizes]:
+    """Sizes beside each other: small and large ones, and those from which answers differ."""
+    for near in _NEAR:
+        tried = _tried(codes, ranges, example, near)
+        if math.prod(map(len, tried.values())) <= _MOST_TRIED:
+            return (
+                dict(zip(tried, numbers, strict=True))
+                for numbers in itertools.product(*map(sorted, tried.values()))
+            )
+    raise TooManySets
+
+
+def _tried(
+    codes: Sequence[CodeType], ranges: Mapping[str, Range], example: Sizes, near: int
+) -> Mapping[str, Collection[int]]:
+    """The sizes of each range, among them so many small ones."""
+    read = [name for name in ranges if any(name in code.co_names for code in codes)]
+    tried = {name: {example[name]} for name in ranges}
+    for name, (low, high) in ranges.items():
+        if name in read:
+            tried[name] |= {*_first(ranges[name], near), max(low, min(high, _FEW))}
+        elif low == 1:
+            tried[name].add(1)
+    for name in (*read, *read):  # those of the second have partners of the first
+        tried[name] |= _turns(name, codes, ranges, tried)
+    return tried
+
+
+def _turns(
+    name: str,
+    codes: Sequence[CodeType],
+    ranges: Mapping[str, Range],
+    tried: Mapping[str, Collection[int]],
+) -> set[int]:
+    """The first and last sizes for each set of answers along one range, beside others' sizes."""
+    own = [code for code in codes if name in code.co_names]
+    partners = [one for one in tried if one != name and any(one in code.co_names for code in own)]
+    beside = itertools.product(*(sorted(tried[one]) for one in partners))
+    span = _first(ranges[name], _SCANNED if not partners else _SCANNED_BESIDE)
+    turns = set()
+    for numbers in itertools.islice(beside, _MOST_BESIDE):
+        base = dict(zip(partners, numbers, strict=True))
+        found: dict[tuple[bool, ...], list[int]] = {}
+        for number in span:
+            answers = _answers(own, {**base, name: number})
+            if not all(answers):
+                found.setdefault(answers, []).append(number)
+        turns |= {end(numbers) for numbers in found.values() for end in (min, max)}
+    return turns

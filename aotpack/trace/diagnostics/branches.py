@@ -7,6 +7,7 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 import dis
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -26,16 +27,39 @@ _ARITHMETIC = sym_node.__file__
 
 
 @dataclass(frozen=True, slots=True)
+class Contiguous:
+    """The question whether a tensor is contiguous."""
+
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+
+    @property
+    def condition(self) -> Any:
+        """Each stride is the product of the sizes behind it, but for sizes of 1."""
+        found, whole = [], sympy.Integer(1)
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            count, step = (
+                x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x)
+                for x in (size, stride)
+            )
+            found.append(sympy.Or(sympy.Eq(count, 1), sympy.Eq(step, whole)))
+            whole *= count
+        return sympy.And(*found)
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
 
-    asked: torch.SymBool | torch.SymInt
+    asked: torch.SymBool | torch.SymInt | Contiguous
     answer: bool
     code: CodeType
 
     @property
     def condition(self) -> Any:
         """A sympy expression of the symbols that are left: torch learns that some are equal."""
+        if isinstance(self.asked, Contiguous):
+            return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
 
@@ -57,13 +81,16 @@ class Branches:
     """Inside the block, conditions that the model and torch's layers ask for are ``found``."""
 
     found: dict[tuple[str, bool, CodeType], Branch] = field(default_factory=dict)
-    _before: list[tuple[type, str, Any]] = field(default_factory=list)
+    _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Branches":
         for kind, name in _QUESTIONS:
             before = getattr(kind, name)
-            self._before.append((kind, name, before))
+            self._undo.callback(setattr, kind, name, before)
             setattr(kind, name, self._noted(before))
+        is_contiguous = torch.Tensor.is_contiguous
+        torch.Tensor.is_contiguous = self._noted_layout(is_contiguous)  # type: ignore[method-assign]
+        self._undo.callback(delattr, torch.Tensor, "is_contiguous")  # its base class has torch's
         return self
 
     def _noted(self, before: Any) -> Any:
@@ -71,14 +98,28 @@ class Branches:
 
         def asked(condition: Any) -> Any:
             answer = before(condition)
-            code = _asker(sys._getframe(1))
-            file = code.co_filename
-            if file.startswith((_LAYERS, "<")) or is_user_file(file):
-                branch = Branch(condition, bool(answer), code)
-                self.found.setdefault((str(branch.condition), branch.answer, code), branch)
+            self._note(condition, answer, _asker(sys._getframe(1)))
             return answer
 
         return asked
+
+    def _noted_layout(self, before: Any) -> Any:
+        """``Tensor.is_contiguous``, which notes what follows from sizes."""
+
+        def is_contiguous(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            answer = before(tensor, *args, **kwargs)
+            if not (args or kwargs) and any(isinstance(one, torch.SymInt) for one in tensor.shape):
+                asked = Contiguous(tuple(tensor.shape), tensor.stride())
+                self._note(asked, answer, _asker(sys._getframe(1)))
+            return answer
+
+        return is_contiguous
+
+    def _note(self, asked: Any, answer: Any, code: CodeType) -> None:
+        """Keep a question of the model or of torch's layers."""
+        if code.co_filename.startswith((_LAYERS, "<")) or is_user_file(code.co_filename):
+            branch = Branch(asked, bool(answer), code)
+            self.found.setdefault((str(branch.condition), branch.answer, code), branch)
 
     def __exit__(
         self,
@@ -86,8 +127,7 @@ class Branches:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        while self._before:
-            setattr(*self._before.pop())
+        self._undo.close()
 
 
 def broken(

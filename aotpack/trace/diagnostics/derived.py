@@ -17,7 +17,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
-from aotpack.trace.diagnostics.assumed import AT_ONES, Assumed
+from aotpack.trace.diagnostics.assumed import ASSUMED, is_declared, may_assume
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.conditions import place_of
 from aotpack.trace.diagnostics.multiples import Declared
@@ -39,22 +39,22 @@ def drop_derived(program: ExportedProgram) -> list[str]:
 
 
 def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) -> list[Any]:
-    """The same, also of what may be assumed: the sizes at which to try that are in the meta.
+    """The same, also of what may be assumed: the conditions to try are in the meta.
 
     ``branches`` are conditions that the model asks for; None if they are not known.
     """
     conditions, open_ones = _asserted(program)
-    ranges = {symbol: _span(bounds) for symbol, bounds in program.range_constraints.items()}
-    assumed = Assumed(ranges, branches)
+    ranges = {str(symbol): _span(bounds) for symbol, bounds in program.range_constraints.items()}
     noted = _noted(program.graph, program.range_constraints)
     why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
     others = {condition for condition, asked in why if not _says_more_than_one(condition, asked)}
     known = {condition for condition, _ in why} - others
-    refused = [one for one in open_ones if one not in known or not assumed.takes(one)]
+    refused = [
+        one for one in open_ones if one not in known or not may_assume(one, ranges, branches)
+    ]
     if not refused:
         _drop(program, conditions)
-        meta = program.graph_module.meta
-        meta[AT_ONES] = (*meta.get(AT_ONES, ()), *assumed.cases)
+        program.graph_module.meta[ASSUMED] = tuple(one for one in open_ones if not is_declared(one))
     return refused
 
 

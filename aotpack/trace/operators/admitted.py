@@ -18,7 +18,7 @@ from torch.fx.node import map_arg
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.symbolic.integers import Var
-from aotpack.trace.diagnostics.assumed import AT_ONES
+from aotpack.trace.diagnostics.assumed import ASSUMED, TooManySets, cases_at_ones, computed_sizes
 from aotpack.trace.sizes import Sizes, symbols_in
 from aotpack.trace.source import source_of
 
@@ -29,7 +29,6 @@ _MOST_COMBINED = 4096
 _MOST_CASES = 64
 _FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
 _LARGE = 1024  # sizes that are large together
-_FEW = 128  # sizes that are large, where the model runs
 _MOST_ON_CPU = 2**24
 _ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
     f"aten.{name}"
@@ -71,17 +70,37 @@ def with_ones(sizes: Sequence[Var], example: Values) -> Iterator[dict[str, int]]
 
 
 def at_ones(
-    program: ExportedProgram, names: Mapping[str, str], sizes: Sequence[Var], example: Values
+    name: str,
+    program: ExportedProgram,
+    symbols: Mapping[str, str],
+    sizes: Sequence[Var],
+    example: Values,
 ) -> Iterator[dict[str, int]]:
-    """Sizes at which one that is computed is 1, beside the example's, the least and large ones.
+    """Sizes at which such are 1 that are computed, for each set of them.
 
-    ``names`` are those of the sizes by torch's symbol.
+    ``symbols`` are torch's, by the name of a size.
     """
-    least = {size.name: size.low for size in sizes}
-    large = {size.name: max(size.low, min(size.high, _FEW)) for size in sizes}
-    for case in program.graph_module.meta.get(AT_ONES, ()):
-        given = {names[symbol]: number for symbol, number in case.items()}
-        yield from ({**others, **given} for others in (example, least, large))
+    asked = program.graph_module.meta.get(ASSUMED)
+    if asked is None:
+        return
+    if not {size.name for size in sizes} <= {*symbols}:
+        raise _too_many(name)
+    names = {symbols[size.name]: size.name for size in sizes}
+    ranges = {symbols[size.name]: (size.low, size.high) for size in sizes}
+    given = {symbols[size.name]: example[size.name] for size in sizes}
+    try:
+        found = cases_at_ones(asked, computed_sizes(program), ranges, given)
+    except TooManySets:
+        raise _too_many(name) from None
+    for case in found:
+        yield {names[symbol]: number for symbol, number in case.items()}
+
+
+def _too_many(name: str) -> TraceError:
+    return TraceError(
+        f"tracing {name}: more sizes follow from dynamic ones, and may be 1 together, than can be "
+        "tried; give the dimensions narrower ranges"
+    )
 
 
 def _cases(sizes: Sequence[Var], example: Values) -> Iterator[Values]:
@@ -101,8 +120,8 @@ def check_calls(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     """Refuse a program in which a call fails, or has another shape, for admitted sizes."""
     example = _example(program, sizes)
     given = [size for symbol, size in sizes.variables.items() if symbol not in sizes.counted]
-    names = {symbol: size.name for symbol, size in sizes.variables.items()}
-    tried = (*_cases(given, example), *at_ones(program, names, given, example))
+    symbols = {size.name: symbol for symbol, size in sizes.variables.items()}
+    tried = (*_cases(given, example), *at_ones(name, program, symbols, given, example))
     cases = list({tuple(case.items()): case for case in tried}.values())
     for node in _calls(program, sizes) if cases else ():
         if not isinstance(_tried(node, sizes, example), str):

@@ -1,16 +1,24 @@
 """Sizes that are computed and may be 1: right where no model asks, else tried or refused."""
 
+import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import lambdify
 from torch import nn
 from torch.export import Dim
+from torch.utils._sympy.functions import FloorDiv, Mod
 
 import aotpack
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics.assumed import TooManySets, cases_at_ones
 
 GIVEN = {"x": torch.randn(3, 8, 4), "y": torch.randint(0, 4, (3, 8))}
 
@@ -84,6 +92,12 @@ def laid_out(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
     return x * 3 if rest.mT.is_contiguous() else x
 
 
+def laid_out_together(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Neither size of 1 alone makes it contiguous."""
+    turned = (x[1:, 1:] * 2).permute(2, 0, 1)
+    return x * 3 if turned.is_contiguous() else turned.contiguous()
+
+
 def stepped(self: Calls, x: torch.Tensor, y: torch.Tensor) -> Any:
     return x * y[:, 1:].clone().mT.contiguous().stride(0)
 
@@ -108,7 +122,8 @@ LONGER = r"those where\n  T >= 3: T is dimension 1(.|\n)*Declare Dim\('T', min=3
 WRONG = {
     "asked": (asked, LONGER),
     "asked of another": (asked_of_another, LONGER),
-    "how it lies": (laid_out, "another function than the model: where B=3, T=2"),
+    "how it lies": (laid_out, LONGER),
+    "how it lies together": (laid_out_together, "another function than the model: where B=2, T=2"),
     "a stride": (stepped, "another function than the model: where B=3, T=2"),
     "a view": (written, "another function than the model"),
     "checked": (checked, LONGER),
@@ -139,3 +154,46 @@ def test_a_computed_size_that_is_one_is_not_assumed(least: int, most: int) -> No
         return
     with pytest.raises(TraceError, match=r"those where\n  \(T // 8\) == 1"):
         aotpack.compile(model, args=(), kwargs=GIVEN, **how)
+
+
+SYMBOLS = sympy.symbols("s0 s1 s2", integer=True, positive=True)
+PRINTED = {"FloorDiv": operator.floordiv, "Mod": operator.mod}
+SIZES = st.one_of(
+    st.builds(lambda s, n: s - n, st.sampled_from(SYMBOLS), st.integers(1, 9)),
+    st.builds(lambda s, n: FloorDiv(s, n), st.sampled_from(SYMBOLS), st.integers(2, 6)),
+    st.builds(lambda s, n: 1 + Mod(s, n), st.sampled_from(SYMBOLS), st.integers(2, 5)),
+    st.builds(lambda s, t: s - t, st.sampled_from(SYMBOLS[:1]), st.sampled_from(SYMBOLS[1:])),
+)
+
+
+RANGES = {"s0": (1, 13), "s1": (1, 11), "s2": (2, 9)}
+EVERY = [*itertools.product(*(range(low, high + 1) for low, high in RANGES.values()))]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SIZES, min_size=1, max_size=4), st.lists(SIZES, max_size=2))
+def test_every_set_of_sizes_that_are_one_together_has_a_case(
+    asked: list[Any], others: list[Any]
+) -> None:
+    """Against all sizes of three short ranges."""
+    computed = [lambdify(SYMBOLS, size, PRINTED) for size in (*asked, *others)]
+
+    def ones(case: tuple[int, ...]) -> tuple[bool, ...]:
+        return *(one(*case) == 1 for one in computed), *(n == 1 for n in case)
+
+    def conditions(sizes: list[Any]) -> list[Any]:
+        return [sympy.Ne(size, 1) for size in sizes]
+
+    every = {found for found in map(ones, EVERY) if any(found[: len(computed)])}
+    example = {"s0": 8, "s1": 7, "s2": 5}
+    cases = cases_at_ones(conditions(asked), conditions(others), RANGES, example)
+    assert {ones(tuple(case[name] for name in RANGES)) for case in cases} == every
+
+
+def test_more_sets_than_are_tried_are_refused() -> None:
+    size = SYMBOLS[0]
+    asked = [sympy.Ne(size - n, 1) for n in range(1, 80)]
+    with pytest.raises(TooManySets):
+        cases_at_ones(asked, [], {"s0": (1, 200)}, {"s0": 100})
+    assert len(cases_at_ones(asked[:9], [], {"s0": (1, 200)}, {"s0": 100})) == 9
+    assert len(cases_at_ones(asked[:1], asked, {"s0": (1, 200)}, {"s0": 100})) == 64

@@ -10,6 +10,7 @@ from torch import nn
 
 from aotpack.errors import TraceError
 from aotpack.trace.capture import export
+from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.regions import roi_align
 from aotpack.trace.operators.detection.suppression import batched_nms, nms
@@ -57,7 +58,7 @@ def test_replaces_a_loaded_function_wherever_it_is_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     home, user = (loaded(monkeypatch, name) for name in (HOME, "users_detector"))
-    export(Selected(user), crowd(9), {}, None, name="m", strict=False)
+    export(Selected(user), crowd(9), {}, None, name="m", strict=False, branches=Branches())
     with without_count_branches():
         assert user.batched_nms is home.batched_nms is not branching
     assert user.batched_nms is home.batched_nms is branching
@@ -120,10 +121,12 @@ def test_counted_boxes_are_pooled_and_decoded(monkeypatch: pytest.MonkeyPatch) -
     coding._topk_min = lambda x, k, axis: min(k, x.size(axis))  # type: ignore[attr-defined]
     model, x = Heads(poolers, coding), torch.rand(1, 2, 6, 6)
     with pytest.raises(TraceError, match="data-dependent"):
-        export(model, (*crowd(9), x), {}, None, name="m", strict=False)
+        export(model, (*crowd(9), x), {}, None, name="m", strict=False, branches=Branches())
     monkeypatch.setitem(sys.modules, "torchvision.ops.poolers", poolers)
     monkeypatch.setitem(sys.modules, "torchvision.models.detection._utils", coding)
-    exported = export(model, (*crowd(9), x), {}, None, name="m", strict=False).module()
+    exported = export(
+        model, (*crowd(9), x), {}, None, name="m", strict=False, branches=Branches()
+    ).module()
     assert BoxCoder.decode is decoded
     for scores in crowd(9)[1], torch.ones(9), torch.zeros(9):
         found, wanted = (run(crowd(9)[0], scores, x) for run in (exported, model))
@@ -134,7 +137,7 @@ def test_counted_boxes_are_pooled_and_decoded(monkeypatch: pytest.MonkeyPatch) -
 def test_leaves_functions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     user = loaded(monkeypatch, "users_detector")
     with pytest.raises(TraceError, match="data-dependent"):
-        export(Selected(user), crowd(9), {}, None, name="m", strict=False)
+        export(Selected(user), crowd(9), {}, None, name="m", strict=False, branches=Branches())
 
 
 def of_each_class(boxes: torch.Tensor, scores: torch.Tensor, classes: torch.Tensor) -> list[int]:
