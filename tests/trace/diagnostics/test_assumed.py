@@ -170,7 +170,7 @@ RANGES = {"s0": (1, 13), "s1": (1, 11), "s2": (2, 9)}
 EVERY = [*itertools.product(*(range(low, high + 1) for low, high in RANGES.values()))]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(SIZES, min_size=1, max_size=4), st.lists(SIZES, max_size=2))
 def test_every_set_of_sizes_that_are_one_together_has_a_case(
     asked: list[Any], others: list[Any]
@@ -186,8 +186,14 @@ def test_every_set_of_sizes_that_are_one_together_has_a_case(
 
     every = {found for found in map(ones, EVERY) if any(found[: len(computed)])}
     example = {"s0": 8, "s1": 7, "s2": 5}
-    cases = cases_at_ones(conditions(asked), conditions(others), RANGES, example)
-    assert {ones(tuple(case[name] for name in RANGES)) for case in cases} == every
+    try:
+        cases = cases_at_ones(conditions(asked), conditions(others), RANGES, example)
+    except TooManySets:
+        assert len({one for one in every if any(one[: len(asked)])}) > 64
+        return
+    found = {ones(tuple(case[name] for name in RANGES)) for case in cases}
+    assert found == every or (len(every) > 64 == len(found) and found < every)
+    assert {one for one in every if any(one[: len(asked)])} <= found
 
 
 def test_more_sets_than_are_tried_are_refused() -> None:
