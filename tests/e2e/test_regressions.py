@@ -419,3 +419,22 @@ def test_huge_numbers_in_no_part_have_a_variance() -> None:
         x = torch.tensor(numbers)
         exact = x.double().var(), x.double().std()
         torch.testing.assert_close(compiled(x), tuple(map(torch.Tensor.float, exact)))
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+@pytest.mark.parametrize(("dim", "shortest"), [(0, 128), (1, 4096)])
+def test_short_rows_of_a_dynamic_length_near_a_large_mean(
+    target: str, dim: int, shortest: int
+) -> None:
+    """Rows shorter than a part are in none: a part's mean in float32 would cost digits."""
+    sizes = {"args": ({dim: Dim("n", min=2, max=2**20)},)}
+    model = Model(lambda m, x: (x.var(dim), x.std(dim, correction=0)))
+    shape = [2, 2]
+    shape[dim] = 50
+    with compile(model, (torch.randn(shape),), dynamic_shapes=sizes, target=target) as compiled:
+        for length in (2, 7, 9, 15, 100, shortest - 1):
+            shape[dim] = length
+            x = torch.randn(shape) + 1000
+            exact = x.double().var(dim), x.double().std(dim, correction=0)
+            for found, wanted in zip(compiled(x), exact, strict=True):
+                torch.testing.assert_close(found.double(), wanted, rtol=5e-7, atol=0)

@@ -65,12 +65,14 @@ NOTHING: Strides = MappingProxyType({})
 class Parts:
     """``count`` parts of ``length`` elements: all, or but ``lanes`` at most for each part.
 
-    Of ``scattered`` rows each part is one for each of the lanes, which are not counted.
+    Elements in no part may be more, but fewer than ``short``. Of ``scattered`` rows each part is
+    one for each of the lanes, which are not counted.
     """
 
     count: Int
     length: Int
     lanes: int = 0
+    short: int = 0
     scattered: Scattered | None = None
 
 
@@ -243,15 +245,20 @@ def _dynamic_parts(
 
     Parts leave a rest if that is simple; those along rows only on processors. Else they are padded,
     which costs GPUs nothing (such rows end early), and of whole rows where a position in a row must
-    be one in a part.
+    be one in a part. A row too short for one part is all rest in a variance: next to a large mean,
+    a part's mean in float32 would cost it digits, the more the shorter it is.
     """
     whole = points(operation.inner)
     aligned = 1 if down else ALIGNED
     count = minimum(rounded_down(most), maximum(1, whole // shortest))
     takes_digits = _takes_digits(operation, program)
     leaves = (limits.is_host or down) and not takes_digits and operation.kind in JOINS
-    if leaves or operation.kind in NEEDS_EQUAL_PARTS:
-        return Parts(count, whole // (aligned * count) * aligned, lanes=aligned)
+    length = whole // (aligned * count) * aligned
+    if operation.kind in NEEDS_EQUAL_PARTS:
+        is_long = minimum(1, whole // shortest)
+        return Parts(count, is_long * length, ALIGNED, shortest)
+    if leaves:
+        return Parts(count, length, lanes=aligned)
     row = content(whole)
     if takes_digits and row % aligned == 0 and shortest >= LEAST_UNITS * row:
         return Parts(count, ceil_div(whole // row, count) * row)
@@ -329,7 +336,7 @@ def _split(
     first = replace(operation, axes=(part, *operation.axes), inner=(step,), args=args)
     if operation.kind in ("argmax", "argmin") and not down and has_neighbours(first):
         merge = near_position
-    return merge(operation, first, Rest(operation, first, parts.lanes), buffers)
+    return merge(operation, first, Rest(operation, first, parts.lanes, parts.short), buffers)
 
 
 def _within(position: Int, whole: Int, value: Value, kind: str) -> Guarded:

@@ -16,7 +16,7 @@ from aotpack.ir.operations import Reduction
 from aotpack.ir.ops.fold import integer_value
 from aotpack.ir.ops.monoids import MONOIDS
 from aotpack.ir.rewrite import Rewriter
-from aotpack.ir.symbolic.integers import Axis, Int, Number, maximum
+from aotpack.ir.symbolic.integers import Axis, Int, Number, maximum, minimum
 from aotpack.ir.values import Apply, Const, Guarded, IndexValue, Value
 
 JOINS = {  # the operator that joins a part and an element, by kind
@@ -32,11 +32,15 @@ JOINS = {  # the operator that joins a part and an element, by kind
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Up to ``lanes`` elements for each part; none if that is 0."""
+    """Up to ``lanes`` elements for each part; none if that is 0.
+
+    They may be more, but fewer than ``short``: then all elements are in no part.
+    """
 
     whole: Reduction
     first: Reduction
     lanes: int = 0
+    short: int = 0
 
     @property
     def inner(self) -> tuple[Axis, ...]:
@@ -71,7 +75,10 @@ class Rest:
     @property
     def _left(self) -> Axis:
         """Numbers parts, and elements in no part, which are rarely more than the parts."""
-        return Axis("left", maximum(self._part.extent, points(self.whole.inner) - self._start))
+        count, left = self._part.extent, points(self.whole.inner) - self._start
+        if self.short:
+            left = minimum(left, maximum(count * self.lanes, self.short))  # a bound that is known
+        return Axis("left", maximum(count, left))
 
     @property
     def _start(self) -> Int:
