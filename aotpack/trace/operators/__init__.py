@@ -5,6 +5,6 @@ and loops), ``assertions``, ``counted`` (sizes that data decide), ``detection`` 
 ``admitted`` (calls on other sizes), ``positions`` and ``position_rules`` (index checks),
 ``strided`` (views by strides), ``state`` (constants that change), ``decompositions``, ``copies``,
 ``layouts``, ``windows``, ``registered`` (the user's lowerings, with our ``losses``), ``quantized``
-(codes); replaced while exporting: ``answers`` (checks of data), ``random``, ``recurrent`` (LSTM,
-GRU, RNN as loops), ``modes``.
+(codes); replaced while exporting: ``answers`` (checks of data), ``any_length``, ``random``,
+``recurrent`` (LSTM, GRU, RNN as loops), ``modes``.
 """

@@ -5,8 +5,8 @@ variances, quantiles outside [0, 1]) and branches on whether there are elements.
 of a tensor becomes an assertion of the program, and so do the checks of torch.distributions. Export
 records int64 for the power of bools by a bool, which is a bool. It does not record ``t.data``,
 which is ``t.detach()`` where there are no gradients, nor that a tensor is given other memory so. It
-takes dynamic numbers of rows for those of the example where ``torch.cdist`` chooses an algorithm,
-and all sizes in ``max_pool1d`` and ``take_along_dim``.
+takes dynamic numbers of rows for those of the example where ``torch.cdist`` chooses an algorithm;
+``any_length`` has functions of which it takes all sizes for those.
 """
 
 import math
@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
+from aotpack.trace.operators.any_length import OF_ANY_LENGTH
 from aotpack.trace.operators.quantized.fake_codes import FUNCTIONS
 
 _Function = Callable[..., Any]
@@ -31,8 +32,6 @@ _torch_all_true: _Function = torch._is_all_true
 _torch_cdist: _Function = torch.cdist
 _torch_pow: _Function = torch.pow
 _torch_logsumexp: _Function = torch.logsumexp
-_torch_max_pool1d: _Function = torch.max_pool1d
-_torch_take_along_dim: _Function = torch.take_along_dim
 _MODES = "use_mm_for_euclid_dist_if_necessary"
 _MANY_ROWS = 25  # of either tensor, from which on torch.cdist multiplies matrices
 
@@ -230,41 +229,6 @@ def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: str
     return _torch_cdist(x1, x2, p, compute_mode)
 
 
-def _is_dynamic(*tensors: torch.Tensor) -> bool:
-    return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
-
-
-def _max_pool1d(
-    input: torch.Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,  # always, as another function returns them
-) -> Any:
-    """Over the columns of one row."""
-    given = kernel_size, stride or kernel_size, padding, dilation
-    if not _is_dynamic(input):
-        return _torch_max_pool1d(input, *given, ceil_mode)
-    kernel, step, edge, gap = ([one] if isinstance(one, int) else [*one] for one in given)
-    of_rows = [1, *kernel], [1, *step], [0, *edge], [1, *gap]
-    return torch.max_pool2d(input.unsqueeze(-2), *of_rows, ceil_mode).squeeze(-2)
-
-
-def _take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
-    """All of both for no dimension; else sizes beside it broadcast, and indices turn around."""
-    if not _is_dynamic(input, indices) or input.dim() != indices.dim():
-        return _torch_take_along_dim(input, indices, dim)
-    if dim is None:
-        return input.flatten().gather(0, indices.flatten())
-    dim = range(input.dim())[dim]
-    shapes = [[*one.shape[:dim], 1, *one.shape[dim + 1 :]] for one in (input, indices)]
-    shape = [*torch.broadcast_shapes(*shapes)]  # type: ignore[no-untyped-call]
-    shape[dim] = -1
-    return input.expand(shape).gather(dim, indices.remainder(input.shape[dim]).expand(shape))
-
-
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(exponent, bool) and getattr(base, "dtype", None) is torch.bool:
         return base.clone() if exponent else torch.ones_like(base)
@@ -295,8 +259,7 @@ _REPLACEMENTS: Mapping[_Function, _Function] = {
     **FUNCTIONS,
     _torch_all_true: _all_true,
     _torch_cdist: _cdist,
-    **dict.fromkeys((F.max_pool1d, torch.max_pool1d), _max_pool1d),
-    **dict.fromkeys((torch.take_along_dim, torch.Tensor.take_along_dim), _take_along_dim),
+    **OF_ANY_LENGTH,
     _data.__get__: torch.Tensor.detach,
     _data.__set__: _give_memory,
     **dict.fromkeys((torch.pow, torch.Tensor.pow, torch.Tensor.__pow__), _power),

@@ -8,7 +8,7 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -21,6 +21,12 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
+from aotpack.trace.operators.any_length import (
+    affine_points,
+    counted,
+    frequencies,
+    half_frequencies,
+)
 from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.operators.quantized.decomposed import decomposed_table
 from aotpack.trace.operators.recurrent import is_recurrent
@@ -107,7 +113,7 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     torch decomposes composite views, such as ``reshape``, into others, to track what changes.
     Complex numbers and sizes that data decide are found by the operators of decompositions.
     """
-    if _is_complex_or_counted(node.meta.get("val")):
+    if _is_complex_orcounted(node.meta.get("val")):
         return False
     target = node.target
     if not isinstance(target, OpOverload):
@@ -127,7 +133,7 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     )
 
 
-def _is_complex_or_counted(value: Any) -> bool:
+def _is_complex_orcounted(value: Any) -> bool:
     """True for a value with complex tensors, or with sizes or numbers that data decide."""
     leaves = value if isinstance(value, (tuple, list)) else (value,)
     return any(isinstance(one, torch.Tensor) and one.is_complex() for one in leaves) or bool(
@@ -229,48 +235,17 @@ def _attention(
     return torch.ops.aten._safe_softmax(logits, -1) @ value
 
 
-def _affine_grid(theta: torch.Tensor, size: Sequence[int], align_corners: bool) -> torch.Tensor:
-    """torch's own makes a constant for a side of 1, in place."""
-
-    def places(count: int) -> torch.Tensor:
-        if count <= 1:
-            return theta.new_zeros((1,))
-        ends = torch.linspace(-1, 1, count, dtype=theta.dtype, device=theta.device)
-        return ends if align_corners else ends * ((count - 1) / count)
-
-    sides = torch.meshgrid([places(count) for count in size[2:]], indexing="ij")
-    base = torch.stack([*sides[::-1], torch.ones_like(sides[0])], -1)
-    points = base.flatten(0, -2).expand(theta.shape[0], -1, -1)
-    return (points @ theta.mT).reshape(theta.shape[0], *size[2:], len(size) - 2)
-
-
-def _frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
-    """``[0, 1, ..., -2, -1] / (n d)``."""
-    i = _counted(n, options)
-    return torch.where(i < (n + 1) // 2, i, i - n) / (n * d)
-
-
-def _half_frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
-    return _counted(n // 2 + 1, options) / (n * d)
-
-
 def _range(start: Any, end: Any, step: Any = 1, **options: Any) -> torch.Tensor:
     """The end belongs to it."""
-    places: torch.Tensor = _counted(math.floor((end - start) / step) + 1, options) * step + start
+    places: torch.Tensor = counted(math.floor((end - start) / step) + 1, options) * step + start
     return places
-
-
-def _counted(length: int, options: Mapping[str, Any]) -> torch.Tensor:
-    """0, 1, ... in floats, where no type is given."""
-    dtype = options.get("dtype") or torch.get_default_dtype()
-    return torch.arange(length, dtype=dtype, device=options.get("device"))
 
 
 def _window(formula: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """A window of a formula over places from 0 to 1; a periodic one leaves out its last."""
 
     def made(length: int, periodic: bool = True, *given: float, **options: Any) -> torch.Tensor:
-        i = _counted(length, options)
+        i = counted(length, options)
         last = length - 1 + periodic
         return torch.ones_like(i) if length == 1 else formula(i / last, *given)
 
@@ -300,9 +275,9 @@ _IN_DOUBLE: Table = {_ATEN.scaled_dot_product_attention.default: _attention}
 
 _OWN: Table = {
     _ATEN.multilabel_margin_loss.default: _multilabel_margin_loss,
-    _ATEN.affine_grid_generator.default: _affine_grid,
-    _ATEN.fft_fftfreq.default: _frequencies,
-    _ATEN.fft_rfftfreq.default: _half_frequencies,
+    _ATEN.affine_grid_generator.default: affine_points,
+    _ATEN.fft_fftfreq.default: frequencies,
+    _ATEN.fft_rfftfreq.default: half_frequencies,
     _ATEN.range.default: _range,
     _ATEN.range.step: _range,
     **{

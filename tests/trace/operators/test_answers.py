@@ -1,7 +1,6 @@
 """Functions that ask their data whether they may run are exported without the question."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -143,41 +142,3 @@ def test_other_branches_of_distributions_are_refused() -> None:
     model = Model(lambda x: Geometric(x.sigmoid(), validate_args=False).entropy())
     packaged = aotpack.compile(model, (X,), target="cpu")
     torch.testing.assert_close(packaged(X), model(X))
-
-
-SEQUENCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "max_pool1d": lambda x: F.max_pool1d(x, 3, 2, 1),
-    "max_pool1d, dilated": lambda x: torch.max_pool1d(x, (2,), dilation=2, ceil_mode=True),
-    "max_pool1d of one sequence": lambda x: F.max_pool1d(x[0], kernel_size=2),
-    "MaxPool1d": nn.MaxPool1d(3),
-    "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(-1), -1),
-    "take_along_dim, broadcast": lambda x: x.take_along_dim(x[:1, :1].argsort(-1), dim=2),
-    "take_along_dim, turning": lambda x: torch.take_along_dim(x, torch.tensor([[[-1, 7, -9]]]), 2),
-    "take_along_dim of all": lambda x: torch.take_along_dim(x, x.argmax(1)),
-}
-
-
-@pytest.mark.parametrize("name", SEQUENCES)
-@pytest.mark.parametrize("axis", [0, 2])
-def test_sequences_of_any_length(name: str, axis: int) -> None:
-    model, given = Model(SEQUENCES[name]), floats(4, 3, 8)
-    shapes = ({axis: Dim("n", min=3, max=40)},)
-    package = aotpack.compile(model, (given,), dynamic_shapes=shapes, target="interpreter")
-    for size in (3, 4, 11, 40):
-        x = floats(*(size if k == axis else n for k, n in enumerate(given.shape)))
-        assert torch.equal(package(x), model(x))
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (SEQUENCES["MaxPool1d"], "n is dimension 2"),
-        (lambda x: x.take_along_dim(torch.zeros(1, 1, 8).long(), 1), "n is 8"),
-    ],
-)
-def test_sequences_of_other_lengths_are_refused(function: Any, words: str) -> None:
-    shapes = ({2: Dim("n", min=2, max=40)},)
-    with pytest.raises(TraceError, match=words):
-        aotpack.compile(
-            Model(function), (floats(4, 3, 8),), dynamic_shapes=shapes, target="interpreter"
-        )

@@ -293,12 +293,14 @@ def test_constants_by_formulas(name: str) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_affine_grids_of_dynamic_sides_are_refused() -> None:
+def test_affine_grids_of_dynamic_sides() -> None:
     class Grid(nn.Module):
         def forward(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
             return F.affine_grid(theta, list(x.shape), align_corners=True)
 
     given = (torch.randn(3, 2, 3), torch.randn(3, 1, 4, 5))
-    shapes = {"theta": {}, "x": {2: torch.export.Dim("side")}}
-    with pytest.raises(TraceError, match="right only for some of the sizes.*\n *side is 4"):
-        aotpack.compile(Grid(), given, target="cpu", dynamic_shapes=shapes)
+    shapes = {"theta": {}, "x": {2: torch.export.Dim("side", min=1, max=40)}}
+    package = aotpack.compile(Grid(), given, target="cpu", dynamic_shapes=shapes)
+    for side in (1, 2, 5, 40):
+        x = torch.randn(3, 1, side, 5)
+        torch.testing.assert_close(package(given[0], x), Grid()(given[0], x))

@@ -1,0 +1,133 @@
+"""Functions of which torch.export takes the example's sizes: right for all sizes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import aotpack
+from aotpack.errors import TraceError
+from tests.e2e.law import Answers, Tolerance, call_complaints
+
+
+class Model(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+SEQUENCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "max_pool1d": lambda x: F.max_pool1d(x, 3, 2, 1),
+    "max_pool1d, dilated": lambda x: torch.max_pool1d(x, (2,), dilation=2, ceil_mode=True),
+    "max_pool1d of one sequence": lambda x: F.max_pool1d(x[0], kernel_size=2),
+    "MaxPool1d": nn.MaxPool1d(3),
+    "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(-1), -1),
+    "take_along_dim, broadcast": lambda x: x.take_along_dim(x[:1, :1].argsort(-1), dim=2),
+    "take_along_dim, turning": lambda x: torch.take_along_dim(x, torch.tensor([[[-1, 7, -9]]]), 2),
+    "take_along_dim of all": lambda x: torch.take_along_dim(x, x.argmax(1)),
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("axis", [0, 2])
+def test_sequences_of_any_length(name: str, axis: int) -> None:
+    model, given = Model(SEQUENCES[name]), floats(4, 3, 8)
+    shapes = ({axis: Dim("n", min=3, max=40)},)
+    package = aotpack.compile(model, (given,), dynamic_shapes=shapes, target="interpreter")
+    for size in (3, 4, 11, 40):
+        x = floats(*(size if k == axis else n for k, n in enumerate(given.shape)))
+        assert torch.equal(package(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (SEQUENCES["MaxPool1d"], "n is dimension 2"),
+        (lambda x: x.take_along_dim(torch.zeros(1, 1, 8).long(), 1), "n is 8"),
+    ],
+)
+def test_sequences_of_other_lengths_are_refused(function: Any, words: str) -> None:
+    shapes = ({2: Dim("n", min=2, max=40)},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(
+            Model(function), (floats(4, 3, 8),), dynamic_shapes=shapes, target="interpreter"
+        )
+
+
+THETA = torch.randn(2, 2, 3)
+OF_TWO: dict[str, Callable[[torch.Tensor], Any]] = {
+    "kron": lambda x: torch.kron(x, x),
+    "kron, of other ranks": lambda x: torch.kron(x[0], x.unsqueeze(1)),
+    "vander": lambda x: (torch.vander(x[0]), torch.vander(x[:, 0], 3, increasing=True)),
+    "vander of integers": lambda x: torch.vander((x[0] * 3).int()),
+    "linalg.vander": lambda x: (torch.linalg.vander(x), torch.linalg.vander(x, N=4)),
+    "gradient": lambda x: torch.gradient(x),
+    "gradient, spaced": lambda x: torch.gradient(x, spacing=[0.5, 2.0], edge_order=2),
+    "gradient, one": lambda x: torch.gradient(x, spacing=0.5, dim=-1)[0],
+    "multi_dot": lambda x: torch.linalg.multi_dot([x, x.mT, x, x.mT]),
+    "multi_dot of vectors": lambda x: torch.linalg.multi_dot([x[:, 0], x, x.mT, x[:, 1]]),
+    "chain_matmul": lambda x: torch.chain_matmul(x, x.mT, x),
+    "affine_grid": lambda x: F.affine_grid(THETA, [2, 1, *x.shape], align_corners=False),
+    "affine_grid, corners": lambda x: F.affine_grid(THETA, [2, 1, *x.shape], align_corners=True),
+    "chunk": lambda x: (*x.chunk(2, 1), *torch.chunk(x, 2)),
+    "tensor_split": lambda x: (*x.tensor_split(3, 1), *torch.tensor_split(x, 2)),
+    "fftfreq": lambda x: (torch.fft.fftfreq(x.shape[1]), torch.fft.fftfreq(x.shape[0], 0.3)),
+    "rfftfreq": lambda x: (
+        torch.fft.rfftfreq(x.shape[1], d=2, dtype=torch.float64),
+        torch.fft.rfftfreq(x.shape[0]),
+    ),
+}
+SHAPES = ((3, 3), (3, 4), (4, 3), (5, 7), (8, 6), (11, 12), (3, 40), (40, 3))
+
+
+def listed(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else [*result]
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_two_sizes_of_any_length(name: str) -> None:
+    model = Model(OF_TWO[name])
+    loose = Tolerance(factor=8 if "vander" in name else 1)  # eager multiplies in double
+    shapes = ({0: Dim("m", min=3, max=40), 1: Dim("n", min=3, max=40)},)
+    how: Any = {"dynamic_shapes": shapes, "target": "interpreter"}
+    with aotpack.compile(model, (floats(5, 8),), **how) as package:
+
+        def answers(given: Any) -> Answers:
+            (x,) = given
+            exact = listed(model(x.double())) if "vander of" not in name else listed(model(x))
+            return listed(package(x)), listed(model(x)), exact
+
+        for shape in SHAPES:
+            x = floats(*shape)
+            found = call_complaints((x,), answers, loose)
+            assert not any(found), (shape, found)
+            pairs = zip(listed(package(x)), listed(model(x)), strict=True)
+            assert all(ours.dtype == eager.dtype for ours, eager in pairs)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: x.chunk(3, 1)[0], "n is dimension 1"),
+        (lambda x: x.chunk(2, 1), "where n_?=1"),
+        (lambda x: torch.gradient(x, dim=1)[0], "n=1|n >= 2"),
+        (lambda x: torch.gradient(x, spacing=(torch.arange(8.0),), dim=1)[0], "n is 8"),
+    ],
+)
+def test_sizes_for_which_torch_differs_are_refused(function: Any, words: str) -> None:
+    shapes = ({1: Dim("n", min=1, max=40)},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(
+            Model(function), (floats(5, 8),), dynamic_shapes=shapes, target="interpreter"
+        )
