@@ -202,7 +202,7 @@ def _exported(
         return program, program.module(), example, (), Branches()
     assert run is not None
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
-    with Branches() as branches:
+    with Branches(options.strict) as branches:
         program = _export(run, example, shapes, name, options.strict, branches)
         if draws(program):
             run, example = seeded(run, name), with_example_seed(example)

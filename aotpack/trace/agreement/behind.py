@@ -2,147 +2,213 @@
 
 torch.export takes each dynamic size for 2 or more: of ``x.shape[0] == 1 and x.shape[1] > 512`` it
 never sees the second condition. So where a condition has another answer for sizes of 1, the model
-runs once more on symbolic sizes, with these as 1, and what it asks for then is known too.
+runs once more on symbolic sizes, with these as 1, and what it asks for then is known too. Each
+condition is turned: sizes are sought for which those before it keep their answers and it does not,
+and the model runs for these (concolic testing: Godefroid et al., DART, 2005).
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.printers import PythonPrinter
 
+from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.trace.capture import quiet_inference, replaced_functions
-from aotpack.trace.diagnostics.branches import Branch, Branches
+from aotpack.trace.diagnostics.branches import Branch, Branches, Squeezed
+from aotpack.trace.diagnostics.complaint import users_line
+from aotpack.trace.diagnostics.multiples import compiled, holds
 from aotpack.trace.eager import Call, in_program_order
+from aotpack.trace.source import shown_frame
 
 Values: TypeAlias = Mapping[str, int]  # of sizes, by name
 Resized: TypeAlias = Callable[[Values], Call]
-_SCANNED = 1024  # sizes of one range
-_NEAR = 3  # small sizes of each range
-_MOST_COMBINED = 512
-_MOST_RUNS = 16
+_SCANNED = 4096  # sizes of one range
+_NEAR = 16  # small sizes of two ranges
+_MOST_NAMES = 4  # of a condition, that may be 1 together
+_MOST_RUNS = 24
+_FIXED = 32  # sizes tried for one of which the model makes a plain number
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A condition that was asked for where the sizes ``ones`` were 1; ``sizes`` are by symbol."""
+class Asked:
+    """A condition with its answer; ``sizes`` are by torch's symbol."""
 
     branch: Branch
-    ones: frozenset[str]
-    sizes: Mapping[Any, Int]
+    code: CodeType | None
+    sizes: Mapping[str, Int]
 
-    def holds(self, values: Values) -> bool:
-        symbols = self.branch.condition.free_symbols
-        if not symbols <= {*self.sizes}:
-            return True
-        return self.branch.holds({one: self.sizes[one].evaluate(values) for one in symbols})
+    @staticmethod
+    def of(branch: Branch, sizes: Mapping[str, Int]) -> "Asked":
+        condition = branch.condition
+        read = {str(one) for one in getattr(condition, "free_symbols", ())}
+        code = compiled(PythonPrinter().doprint(condition), read) if read <= {*sizes} else None
+        return Asked(branch, code, {one: sizes[one] for one in sorted(read & {*sizes})})
 
+    @property
     def names(self) -> set[str]:
         """The sizes that decide the condition."""
-        found = [self.sizes[one] for one in self.branch.condition.free_symbols if one in self.sizes]
-        return set[str]().union(*map(_names, found))
+        return set[str]().union(*map(_names, self.sizes.values()))
+
+    def holds(self, values: Values) -> bool:
+        """Whether the answer is right; True for a condition of other numbers than sizes."""
+        if self.code is None:
+            return True
+        given = {one: size.evaluate(values) for one, size in self.sizes.items()}
+        return holds(self.code, given) == self.branch.answer
+
+
+def hidden_cases(
+    call: Call,
+    known: Sequence[Asked],
+    example: Values,
+    enlarged: Callable[[Values], Values],
+    resized: Resized,
+) -> Iterator[Values]:
+    """Sizes at which conditions that only sizes of 1 open have another answer than beside them.
+
+    The conditions that are ``known`` were asked with all sizes of 2 or more. ``resized`` gives the
+    call for sizes, and ``enlarged`` large ones beside those of 1.
+    """
+    sizes = call.signature.sizes
+    sets = dict.fromkeys(_opening(known, sizes, example))
+    waiting = deque[Values]({**example, **dict.fromkeys(sorted(ones), 1)} for ones in sets)
+    for one in known:
+        if isinstance(one.branch.asked, Squeezed):
+            waiting.extend(_turned(one, (), sizes, example)[:1])
+    seen = set()
+    for _ in range(_MOST_RUNS):
+        if not waiting:
+            return
+        values = waiting.popleft()
+        yield values
+        asked, fixed = _seen(call, values, example, resized)
+        for name in fixed:
+            (size,) = (one for one in sizes if one.name == name)
+            numbers = (*range(size.low, min(size.high + 1, size.low + _FIXED)), size.high)
+            yield from ({**values, name: number} for number in numbers)
+        for place, one in enumerate(asked):
+            path = tuple((str(x.branch.condition), x.branch.answer) for x in asked[: place + 1])
+            turned = _turned(one, asked[:place], sizes, values)
+            if path not in seen and turned:
+                seen.add(path)
+                yield from turned
+                waiting.append(turned[0])
+        yield enlarged(values)
+
+
+def _seen(
+    call: Call, values: Values, example: Values, resized: Resized
+) -> tuple[list[Asked], list[str]]:
+    """What a run asks for; refused where it cannot be seen and the model runs for these sizes."""
+    run = _run(resized(values))
+    hides = run.number or (run.error and _run(resized(example)).error is None and run.error)
+    if hides and _runs(resized(values)):
+        case = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise TraceError(
+            f"exporting {call.signature.name}: where {case}, the model takes another way than "
+            f"torch.export saw, and {hides}\nGive the dimension a range from 2 on, or change what "
+            "the model does for a size of 1."
+        )
+    return run.asked, run.fixed
+
+
+def _runs(call: Call) -> bool:
+    try:
+        call.run()
+    except TraceError:
+        return False
+    return True
+
+
+def _opening(
+    known: Iterable[Asked], sizes: Sequence[Var], example: Values
+) -> Iterator[frozenset[str]]:
+    """The least sets of sizes that give a condition another answer where they are 1."""
+    may_be = [size.name for size in sizes if size.low == 1]
+    for one in known:
+        names = [name for name in may_be if name in one.names][:_MOST_NAMES]
+        found: list[frozenset[str]] = []
+        for count in range(1, len(names) + 1):
+            for some in map(frozenset, itertools.combinations(names, count)):
+                is_least = not any(fewer <= some for fewer in found)
+                cases = _beside(one.names, some, sizes, example)
+                if is_least and not all(map(one.holds, cases)):
+                    found.append(some)
+        yield from found
+
+
+def _beside(
+    names: set[str], ones: frozenset[str], sizes: Sequence[Var], example: Values
+) -> Iterator[Values]:
+    """Small and large sizes, and the example's; exactly ``ones`` are 1."""
+    tried = []
+    for size in sizes:
+        low = max(2, size.low)
+        near = {*range(low, low + 3), example[size.name], min(size.high, _SCANNED)}
+        some = sorted(number for number in near if low <= number <= size.high)
+        is_free = size.name in names and size.name not in ones
+        tried.append(some if is_free else [1 if size.name in ones else example[size.name]])
+    for numbers in itertools.islice(itertools.product(*tried), _SCANNED):
+        yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
+
+
+def _turned(
+    one: Asked, before: Sequence[Asked], sizes: Sequence[Var], values: Values
+) -> list[Values]:
+    """The first and last sizes for which a condition alone has another answer; sizes of 1 stay."""
+    names = one.names.union(*(other.names for other in before))
+    free = [size for size in sizes if size.name in names and values[size.name] > 1]
+    lines = [
+        [{**values, size.name: number} for number in _first(size, _SCANNED)]
+        for size in free
+        if size.name in one.names
+    ]
+    for first, second in itertools.combinations(free, 2):
+        pairs = itertools.product(_first(first, _NEAR), _first(second, _NEAR))
+        lines.append([{**values, first.name: a, second.name: b} for a, b in pairs])
+
+    def is_turned(case: Values) -> bool:
+        return not one.holds(case) and all(other.holds(case) for other in before)
+
+    for line in lines:
+        found = next(filter(is_turned, line), None)
+        if found is not None:
+            return [found, next(filter(is_turned, reversed(line)))]
+    return []
+
+
+def _first(size: Var, count: int) -> range:
+    return range(size.low, min(size.high + 1, size.low + count))
 
 
 def _names(size: Int) -> set[str]:
     return {leaf.name for leaf in size.leaves() if isinstance(leaf, Var)}
 
 
-def hidden_cases(
-    call: Call,
-    branches: Iterable[Branch],
-    symbols: Mapping[str, Any],
-    example: Values,
-    resized: Resized,
-) -> Iterator[Values]:
-    """Sizes at which conditions that only sizes of 1 open have another answer than beside them.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run on symbolic sizes shows: conditions, and sizes that became numbers.
 
-    ``branches`` are known with all sizes of 2 or more, ``symbols`` are torch's by the name of a
-    size, and ``resized`` gives the call for sizes.
+    ``number`` and ``error`` say in words what hides conditions behind them.
     """
-    sizes = call.signature.sizes
-    by_symbol = {symbols[size.name]: Int.of(size) for size in sizes}
-    known = [_Asked(one, frozenset(), by_symbol) for one in branches]
-    names = [size.name for size in sizes if size.low == 1]
-    some = [itertools.combinations(names, count) for count in range(1, len(sizes))]
-    runs = 0
-    for ones in (frozenset(names) for names in itertools.chain.from_iterable(some)):
-        opened = [one for one in known if one.ones < ones and _opens(one, ones, sizes, example)]
-        if not opened or runs == _MOST_RUNS:
-            continue
-        runs += 1
-        found = _asked(resized({**example, **dict.fromkeys(ones, 1)}), ones)
-        known += found
-        for one in found:
-            yield from _changes(one, sizes, example)
+
+    asked: list[Asked]
+    fixed: list[str]
+    number: str
+    error: str | None
 
 
-def _opens(one: _Asked, ones: frozenset[str], sizes: Sequence[Var], example: Values) -> bool:
-    """Whether an answer is another where exactly these sizes are 1, and not where fewer are."""
-    new = ones - one.ones
-    if not new <= one.names():
-        return False
-    fewer = (
-        one.ones.union(some)
-        for count in range(1, len(new))
-        for some in itertools.combinations(sorted(new), count)
-    )
-    return _departs(one, ones, sizes, example) and not any(
-        _departs(one, some, sizes, example) for some in fewer
-    )
-
-
-def _departs(one: _Asked, ones: Collection[str], sizes: Sequence[Var], example: Values) -> bool:
-    return not all(map(one.holds, _combined(one, ones, sizes, example)))
-
-
-def _changes(one: _Asked, sizes: Sequence[Var], example: Values) -> Iterator[Values]:
-    """The first and last sizes at which an answer differs, along each range and of small ones."""
-    fixed = dict.fromkeys(one.ones, 1)
-    free = [size for size in sizes if size.name in one.names() - one.ones]
-    lines: list[list[Values]] = [
-        [
-            {**example, **fixed, size.name: number}
-            for number in range(size.low, min(size.high + 1, size.low + _SCANNED))
-        ]
-        for size in free
-    ]
-    for line in [*lines, [*_combined(one, one.ones, sizes, example)]]:
-        differing = [values for values in line if not one.holds(values)]
-        yield from differing[:1]
-        yield from differing[1:][-1:]
-
-
-def _combined(
-    one: _Asked, ones: Collection[str], sizes: Sequence[Var], example: Values
-) -> Iterator[Values]:
-    """Small sizes beside each other, and the example's; exactly ``ones`` are 1."""
-    read = one.names()
-    tried = []
-    for size in sizes:
-        if size.name in ones:
-            tried.append([1])
-        elif size.name in read:
-            low = max(2, size.low)
-            near = (*range(low, low + _NEAR), example[size.name], min(size.high, _SCANNED))
-            tried.append(sorted({number for number in near if low <= number <= size.high}))
-        else:
-            tried.append([example[size.name]])
-    for numbers in itertools.islice(itertools.product(*tried), _MOST_COMBINED):
-        yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
-
-
-def _asked(call: Call, ones: frozenset[str]) -> list[_Asked]:
-    """The conditions that the model asks for on symbolic sizes, but for those that are 1.
-
-    An error ends the run: what it would ask for later belongs to no admitted call, or torch.export
-    refuses the model for the same.
-    """
+def _run(call: Call) -> _Run:
+    """The model on symbolic sizes; those of 1 are numbers."""
     environment = ShapeEnv(
         duck_shape=False, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
     )
@@ -152,9 +218,7 @@ def _asked(call: Call, ones: frozenset[str]) -> list[_Asked]:
     for leaf in in_program_order(call.program, *call.example):
         if isinstance(leaf, torch.Tensor):
             sizes = next(specs).shape[: leaf.dim()]
-            kinds = [
-                DimDynamic.DYNAMIC if _names(size) - ones else DimDynamic.STATIC for size in sizes
-            ]
+            kinds = [DimDynamic.DYNAMIC if _names(size) else DimDynamic.STATIC for size in sizes]
             leaf = mode.from_tensor(
                 leaf, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds)
             )
@@ -163,6 +227,17 @@ def _asked(call: Call, ones: frozenset[str]) -> list[_Asked]:
                     by_symbol[theirs.node.expr] = size
         leaves.append(leaf)
     args, kwargs = pytree.tree_unflatten(leaves, call.program.call_spec.in_spec)
-    with quiet_inference(), replaced_functions(), Branches() as branches, suppress(Exception), mode:
-        call.module(*args, **kwargs)
-    return [_Asked(branch, ones, by_symbol) for branch in branches.found.values()]
+    failed: str | None = None
+    with quiet_inference(), replaced_functions(), Branches() as branches, mode:
+        try:
+            call.module(*args, **kwargs)
+        except Exception as error:
+            told = f"raises there, where sizes are symbols, {type(error).__name__}: {error}"
+            failed = "\n  at ".join([told, *users_line(error)])
+    fixed = [size for one, size in by_symbol.items() if environment.replace(one).is_Integer]
+    named = {str(one): size for one, size in by_symbol.items()}
+    asked = [Asked.of(branch, named) for branch in branches.found.values()]
+    lines = [shown_frame(line) for line in branches.numbers.values()]
+    number = "\n  at ".join(["makes a plain number of a size, by int() or range()", *lines])
+    names = sorted(set[str]().union(*map(_names, fixed)))
+    return _Run(asked, names, number if lines else "", failed)

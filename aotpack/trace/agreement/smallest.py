@@ -5,10 +5,12 @@ leaves no guard. Both run once more on elements of the example inputs.
 """
 
 import itertools
+import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,17 +22,22 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
-from aotpack.trace.agreement.behind import hidden_cases
+from aotpack.trace.agreement.behind import Asked, hidden_cases
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
-from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind
+from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
+from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones
 from aotpack.trace.operators.random.seeds import Example
 
-Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor]], None]
+Case: TypeAlias = dict[str, int]
+Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor], str], None]
+Change: TypeAlias = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 _MOST_CASES = 512
-_LARGE = 128  # sizes beside those of 1
+_FEW = 64  # elements, of which three draws are tried
+_LARGE = 128  # sizes beside those of 1, whatever they cost
+_SECONDS, _BYTES = 2.0, 2**28  # that larger ones may cost
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
     "Give the dimension a range from 2 on, or change what the model does for a size of 1"
@@ -40,7 +47,7 @@ _ADVICE = (
 def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) -> None:
     """Refuse a program that departs from the model where a dynamic size is 1.
 
-    ``compare`` takes a call and its results, for the comparison with further programs.
+    ``compare`` takes a call, its results and where it is, to compare further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
     are tried too, and those at which a computed size is 1 that torch asked for. Sizes at which
@@ -57,8 +64,14 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
         computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
         tried = (*ones(signature.sizes, example), *_departing(call, known, example), *computed)
         for values in tried:
-            if not _check(_resized(call, values, _varied), values, known, compare):
-                _check(_resized(call, values, _same), values, known, compare)
+            repeated = _resized(call, values, _repeated)
+            count = sum(x.numel() for x in _leaves(repeated) if isinstance(x, torch.Tensor))
+            draws = [
+                _resized(call, values, _drawn(seed)) for seed in range(3 if count <= _FEW else 1)
+            ]
+            ran = [_check(draw, values, known, compare) for draw in draws]
+            if not any(ran):
+                _check(repeated, values, known, compare)
     finally:
         before.restore()
 
@@ -77,14 +90,38 @@ def _departing(
     small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
     found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
-    large = {s.name: min(s.high, max(example[s.name], _LARGE)) for s in call.signature.sizes}
-    found += [{name: n if n == 1 else large[name] for name, n in case.items()} for case in found]
+    enlarged = _enlarged(call, example)
+    found += [enlarged(case) for case in found]
 
     def resized(values: Mapping[str, int]) -> Call:
-        return _resized(call, values, _same)
+        return _resized(call, values, _repeated)
 
-    hidden = hidden_cases(call, branches, symbols, example, resized)
+    by_symbol = {str(symbols[size.name]): Int.of(size) for size in call.signature.sizes}
+    asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
+    hidden = hidden_cases(call, asked, example, enlarged, resized)
     return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
+
+
+def _enlarged(call: Call, example: Mapping[str, int]) -> Callable[[Mapping[str, int]], Case]:
+    """Gives the largest sizes beside those of 1 for which a run costs little, by estimate."""
+    cost = replace(cost_of(call.program.graph_module, wide=False), calls=0)
+    share = max(cost.seconds / _SECONDS, cost.held / _BYTES)
+
+    def enlarged(values: Mapping[str, int]) -> Case:
+        most = max(size.high for size in call.signature.sizes)
+        while True:
+            found = {
+                size.name: 1
+                if values[size.name] == 1
+                else min(size.high, max(example[size.name], most))
+                for size in call.signature.sizes
+            }
+            growth = math.prod(found[name] / example[name] for name in found)
+            if most <= _LARGE or growth**2 * share <= 1:  # attention grows with the square
+                return found
+            most //= 2
+
+    return enlarged
 
 
 def _symbols(call: Call) -> dict[str, Any]:
@@ -123,10 +160,10 @@ def _check(
             f"where {case}, {text}\n{_ADVICE}."
         ) from error
     try:
-        compare(call, _exported(call, eager, case))
+        compare(call, _exported(call, eager, case), f"where {case},")
     except AnotherFunction:
         with _without_onednn():
-            compare(call, _exported(call, call.run(), case))
+            compare(call, _exported(call, call.run(), case), f"where {case},")
     return True
 
 
@@ -173,37 +210,51 @@ def _solved(size: Int, unknown: Var, number: int) -> int | None:
     return found if size.evaluate({unknown.name: found}) == number else None
 
 
-def _resized(
-    call: Call, values: Mapping[str, int], change: Callable[[torch.Tensor], torch.Tensor]
-) -> Call:
-    """The call on the changed elements of its inputs, repeated or cut to other sizes."""
+def _resized(call: Call, values: Mapping[str, int], change: Change) -> Call:
+    """The call on changed inputs, of other sizes."""
     specs = iter(call.signature.inputs)
     leaves: list[Any] = []
     for leaf in _leaves(call):
         if isinstance(leaf, torch.Tensor):
             sizes = next(specs).shape[: leaf.dim()]
-            shape = [int(size.evaluate(values)) for size in sizes]
-            leaf = _repeated(change(leaf), shape)
+            leaf = change(leaf, [int(size.evaluate(values)) for size in sizes])
         leaves.append(leaf)
     return Call(call.module, call.program, _example(call, leaves), call.signature)
 
 
 def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Its elements, repeated or cut."""
     for dim, (size, known) in enumerate(zip(shape, x.shape, strict=True)):
         if size != known:
             x = x.index_select(dim, torch.arange(size) % known)
     return x
 
 
-def _same(x: torch.Tensor) -> torch.Tensor:
-    return x
+def _drawn(seed: int) -> Change:
+    """Gives tensors of other sizes with elements in another order: the first are often alike.
+
+    Of equal numbers, as in torch.zeros, others: they tell functions apart.
+    """
+
+    def drawn(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        draw = np.random.default_rng(seed)
+        if [*x.shape] == [*shape] or x.numel() == 0:
+            return _varied(x, draw)
+        if x.is_complex() or x.itemsize < 2 or x.numel() < 2 or _differ(x):
+            places = torch.from_numpy(draw.integers(0, x.numel(), tuple(shape)))
+            return x.reshape(-1)[places]
+        return _varied(_repeated(x, shape), draw)
+
+    return drawn
 
 
-def _varied(x: torch.Tensor) -> torch.Tensor:
-    """Of equal numbers, as in torch.zeros, others: they tell functions apart."""
-    if x.is_complex() or x.itemsize < 2 or x.numel() < 2 or bool((x != x.flatten()[0]).any()):
+def _differ(x: torch.Tensor) -> bool:
+    return bool((x != x.reshape(-1)[0]).any())
+
+
+def _varied(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
+    if x.is_complex() or x.itemsize < 2 or x.numel() < 2 or _differ(x):
         return x
-    draw = np.random.default_rng(0)
     if x.is_floating_point():
         return torch.from_numpy(draw.standard_normal(tuple(x.shape))).to(x.dtype)
     most = max(1, min(int(x.max()), 2**31))

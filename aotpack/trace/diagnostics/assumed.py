@@ -85,14 +85,14 @@ def cases_at_ones(
     Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
     not ``asked``, the least sizes are tried, of the first sets.
     """
-    first = [_compiled(one) for one in dict.fromkeys(asked)]
+    first = [_compiled(one) for one in dict.fromkeys(asked) if not is_declared(one)]
     then = [_compiled(one) for one in dict.fromkeys(others) if one not in asked]
     if None in first:
         raise TooManySets
     codes = [one for one in (*first, *then) if one is not None]
     count = len(first)
     sets: dict[tuple[bool, ...], list[Sizes]] = {}
-    for case in _points(codes, ranges, example):
+    for case in _points(codes, ranges, example, are_asked=bool(first)):
         answers = _answers(codes, case)
         if not all(answers):
             sets.setdefault((*answers, *(n == 1 for n in case.values())), []).append(case)
@@ -122,9 +122,12 @@ def _first(span: Range, count: int) -> range:
 
 
 def _points(
-    codes: Sequence[CodeType], ranges: Mapping[str, Range], example: Sizes
+    codes: Sequence[CodeType], ranges: Mapping[str, Range], example: Sizes, *, are_asked: bool
 ) -> Iterator[Sizes]:
-    """Sizes beside each other: small and large ones, and those from which answers differ."""
+    """Sizes beside each other: small and large ones, and those from which answers differ.
+
+    Of too many ranges two differ from the example, if no condition was asked.
+    """
     for near in _NEAR:
         tried = _tried(codes, ranges, example, near)
         if math.prod(map(len, tried.values())) <= _MOST_TRIED:
@@ -132,7 +135,14 @@ def _points(
                 dict(zip(tried, numbers, strict=True))
                 for numbers in itertools.product(*map(sorted, tried.values()))
             )
-    raise TooManySets
+    if are_asked:
+        raise TooManySets
+    pairs = itertools.combinations(tried, 2)
+    return (
+        {**example, first: a, second: b}
+        for first, second in pairs
+        for a, b in itertools.product(sorted(tried[first]), sorted(tried[second]))
+    )
 
 
 def _tried(

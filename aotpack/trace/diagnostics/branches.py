@@ -10,18 +10,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import FrameSummary, extract_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import sympy
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
 
 from aotpack.trace.source import is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
+_BETWEEN = 5  # frames of torch between a check and what it calls
+_NUMBERS = ("__int__", "__index__")
 _LAYERS = str(Path(nn.__file__).parent)
+_SQUEEZES = {
+    torch.ops.aten.squeeze.default,
+    torch.ops.aten.squeeze.dim,
+    torch.ops.aten.squeeze.dims,
+}
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _ARITHMETIC = sym_node.__file__
 
@@ -51,14 +60,14 @@ class Contiguous:
 class Branch:
     """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
 
-    asked: torch.SymBool | torch.SymInt | Contiguous
+    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed"
     answer: bool
     code: CodeType
 
     @property
     def condition(self) -> Any:
         """A sympy expression of the symbols that are left: torch learns that some are equal."""
-        if isinstance(self.asked, Contiguous):
+        if isinstance(self.asked, (Contiguous, Squeezed)):
             return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
@@ -76,11 +85,22 @@ def _asker(frame: FrameType) -> CodeType:
     return frame.f_code
 
 
+def _is_model(code: CodeType) -> bool:
+    """True for code of the model or of torch's layers."""
+    return code.co_filename.startswith((_LAYERS, "<")) or is_user_file(code.co_filename)
+
+
 @dataclass(slots=True)
 class Branches:
-    """Inside the block, conditions that the model and torch's layers ask for are ``found``."""
+    """Inside the block, conditions that the model and torch's layers ask for are ``found``.
 
+    With ``is_strict`` dynamo traces the model: it takes functions by what they are, so none is
+    replaced.
+    """
+
+    is_strict: bool = False
     found: dict[tuple[str, bool, CodeType], Branch] = field(default_factory=dict)
+    numbers: dict[Any, FrameSummary] = field(default_factory=dict)  # the line, by size
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Branches":
@@ -88,10 +108,21 @@ class Branches:
             before = getattr(kind, name)
             self._undo.callback(setattr, kind, name, before)
             setattr(kind, name, self._noted(before))
+        if not self.is_strict:
+            self._replace_functions()
+        return self
+
+    def _replace_functions(self) -> None:
+        for name in _NUMBERS:
+            before = getattr(torch.SymInt, name)
+            self._undo.callback(setattr, torch.SymInt, name, before)
+            setattr(torch.SymInt, name, self._noted_number(before))
+        expect = sym_node.SymNode.expect_true
+        self._undo.callback(setattr, sym_node.SymNode, "expect_true", expect)
+        sym_node.SymNode.expect_true = self._noted_check(expect)  # type: ignore[method-assign]
         is_contiguous = torch.Tensor.is_contiguous
         torch.Tensor.is_contiguous = self._noted_layout(is_contiguous)  # type: ignore[method-assign]
         self._undo.callback(delattr, torch.Tensor, "is_contiguous")  # its base class has torch's
-        return self
 
     def _noted(self, before: Any) -> Any:
         """A method that asks for a truth, and notes it."""
@@ -103,12 +134,42 @@ class Branches:
 
         return asked
 
+    def _noted_number(self, before: Any) -> Any:
+        """A method that makes a plain number of a size, and notes it."""
+
+        def made(size: torch.SymInt) -> Any:
+            frame = sys._getframe(1)
+            expression = size.node.expr
+            if expression.free_symbols and _is_model(frame.f_code):
+                self.numbers.setdefault(expression, extract_stack(frame, limit=1)[0])
+            return before(size)
+
+        return made
+
+    def _noted_check(self, expect: Any) -> Any:
+        """What ``torch._check`` calls, which notes what the model checks."""
+
+        def expected(node: Any, *args: Any) -> Any:
+            frame = sys._getframe(1)
+            for _ in range(_BETWEEN):
+                if _is_model(frame.f_code):
+                    asked = torch.SymBool(node)  # type: ignore[no-untyped-call]
+                    self._note(asked, answer=True, code=frame.f_code)
+                if _is_model(frame.f_code) or frame.f_back is None:
+                    break
+                frame = frame.f_back
+            return expect(node, *args)
+
+        return expected
+
     def _noted_layout(self, before: Any) -> Any:
         """``Tensor.is_contiguous``, which notes what follows from sizes."""
 
         def is_contiguous(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             answer = before(tensor, *args, **kwargs)
-            if not (args or kwargs) and any(isinstance(one, torch.SymInt) for one in tensor.shape):
+            order = args[0] if args else kwargs.get("memory_format", torch.contiguous_format)
+            is_plain = order is torch.contiguous_format
+            if is_plain and any(isinstance(one, torch.SymInt) for one in tensor.shape):
                 asked = Contiguous(tuple(tensor.shape), tensor.stride())
                 self._note(asked, answer, _asker(sys._getframe(1)))
             return answer
@@ -117,7 +178,7 @@ class Branches:
 
     def _note(self, asked: Any, answer: Any, code: CodeType) -> None:
         """Keep a question of the model or of torch's layers."""
-        if code.co_filename.startswith((_LAYERS, "<")) or is_user_file(code.co_filename):
+        if _is_model(code):
             branch = Branch(asked, bool(answer), code)
             self.found.setdefault((str(branch.condition), branch.answer, code), branch)
 
@@ -128,6 +189,28 @@ class Branches:
         trace: TracebackType | None,
     ) -> None:
         self._undo.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """The question whether a dimension that is squeezed has the size 1."""
+
+    size: torch.SymInt
+
+    @property
+    def condition(self) -> Any:
+        return sympy.Eq(self.size.node.expr, 1)
+
+
+def squeezes(program: ExportedProgram) -> Iterator[Branch]:
+    """Questions that no Python asks: how many dimensions are left decides what it does then."""
+    for node in program.graph.nodes:
+        if node.target in _SQUEEZES:
+            shape = node.args[0].meta["val"].shape
+            given = node.args[1] if len(node.args) > 1 else range(len(shape))
+            for place in [given] if isinstance(given, int) else given:
+                if isinstance(shape[place], torch.SymInt):
+                    yield Branch(Squeezed(shape[place]), answer=False, code=squeezes.__code__)
 
 
 def broken(
@@ -142,14 +225,16 @@ def broken(
 def raised_behind(
     error: BaseException, branches: Iterable[Branch], sizes: Mapping[Any, int]
 ) -> bool:
-    """Whether code raises an error that asks for a condition whose answer is another for ``sizes``.
+    """Whether Python raises behind a condition whose answer is another for ``sizes``.
 
-    What operators raise does not count, which may be about data.
+    The code that asks for it raises, or has called what does. What operators raise does not count,
+    which may be about data.
     """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code.co_code[trace.tb_lasti] != _RAISE:
+    frames = [*walk_tb(error.__traceback__)]
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None or place.tb_frame.f_code.co_code[place.tb_lasti] != _RAISE:
         return False
-    code = trace.tb_frame.f_code
-    return any(branch.code is code and not branch.holds(sizes) for branch in branches)
+    codes = {frame.f_code for frame, _ in frames}
+    return any(branch.code in codes and not branch.holds(sizes) for branch in branches)

@@ -17,7 +17,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
-from aotpack.trace.diagnostics.assumed import ASSUMED, is_declared, may_assume
+from aotpack.trace.diagnostics.assumed import ASSUMED, may_assume
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.conditions import place_of
 from aotpack.trace.diagnostics.multiples import Declared
@@ -54,7 +54,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
     ]
     if not refused:
         _drop(program, conditions)
-        program.graph_module.meta[ASSUMED] = tuple(one for one in open_ones if not is_declared(one))
+        program.graph_module.meta[ASSUMED] = tuple(open_ones)
     return refused
 
 

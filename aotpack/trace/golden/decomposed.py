@@ -49,8 +49,12 @@ def check_decomposed(
     example: Example,
     signature: Signature,
     wanted: Results,
+    where: str = "on the example inputs",
 ) -> None:
-    """Refuse a graph whose results depart from ``wanted``, those of the exported program."""
+    """Refuse a graph whose results depart from ``wanted``, those of the exported program.
+
+    ``where`` is a word of the refusal.
+    """
     run = _Runs(program, in_program_order(exported, *example), Turns(), signature.name)
     with torch.no_grad():
         found = run.own()
@@ -69,7 +73,7 @@ def check_decomposed(
         blamed = departure(exported, program, example, signature, min(complaints))
         raise AnotherFunction(
             f"tracing {signature.name}: the graph without changes in place and with decomposed "
-            "operators gives another function than the model: on the example inputs "
+            f"operators gives another function than the model: {where} "
             f"{'; '.join(complaints.values())}.\n"
             f"The first operator whose value departs: {blamed or 'not found'}\n{_ADVICE}."
         )

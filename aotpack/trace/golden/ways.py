@@ -89,6 +89,7 @@ class Ways:
         self._compare_decomposed(call, found)
         return eager
 
-    def _compare_decomposed(self, call: Call, found: Sequence[Any]) -> None:
+    def _compare_decomposed(self, call: Call, found: Sequence[Any], *where: str) -> None:
         if not why_not_compared(self.program):
-            check_decomposed(self.exported, self.program, call.example, call.signature, found)
+            given = self.exported, self.program, call.example, call.signature, found
+            check_decomposed(*given, *where)

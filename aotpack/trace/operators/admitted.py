@@ -27,6 +27,7 @@ _MOST_ELEMENTS = 2**40
 _NEAR = 4  # small sizes of each range
 _MOST_COMBINED = 4096
 _MOST_CASES = 64
+_MOST_TOGETHER = 4  # sizes of which all sets are 1
 _FAR = 2**16  # in place of larger ends, with which torch's shapes overflow
 _LARGE = 1024  # sizes that are large together
 _MOST_ON_CPU = 2**24
@@ -52,9 +53,10 @@ _ADVICE = (
 
 
 def ones(sizes: Iterable[Var], example: Values) -> Iterator[dict[str, int]]:
-    """The example's sizes with each that may be 1 as 1, then with all of them."""
+    """The example's sizes with some as 1 that may be: all sets of few, else single ones and all."""
     names = [size.name for size in sizes if size.low == 1 and size.name in example]
-    for some in [[name] for name in names] + [names] * (len(names) > 1):
+    counts = range(1, len(names) + 1) if len(names) <= _MOST_TOGETHER else (1, len(names))
+    for some in itertools.chain(*(itertools.combinations(names, count) for count in counts)):
         yield {**example, **dict.fromkeys(some, 1)}
 
 
