@@ -231,13 +231,28 @@ def _check_example(where: str, size: int, dim: Dim) -> None:
 
 def _flatten(path: str, value: Any, dims: Any) -> list[LeafSpec]:
     """One spec for each leaf of ``value``; a leaf without a spec is static."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        inner = dims if isinstance(dims, (list, tuple)) else [None] * len(value)
+        items = list(zip([f".{name}" for name in value._fields], value, inner, strict=True))
+    elif isinstance(value, (list, tuple)):
         inner = dims if isinstance(dims, (list, tuple)) else [None] * len(value)
         items = [(f"[{i}]", item, d) for i, (item, d) in enumerate(zip(value, inner, strict=True))]
     elif isinstance(value, dict):
         known = dims if isinstance(dims, dict) else {}
         items = [(f"[{key!r}]", item, known.get(key)) for key, item in value.items()]
     else:
-        count = len(pytree.tree_leaves(value))
-        return [LeafSpec(path, dims)] if count == 1 else [LeafSpec(path, None)] * count
+        leaves, _ = pytree.tree_flatten_with_path(value)
+        if len(leaves) == 1 and not leaves[0][0]:
+            return [LeafSpec(path, dims)]
+        own = dims if isinstance(dims, (list, tuple)) else pytree.tree_leaves(dims, _is_spec)
+        specs = own if len(own) == len(leaves) else [None] * len(leaves)
+        return [
+            LeafSpec(path + pytree.keystr(keys), spec)
+            for (keys, _), spec in zip(leaves, specs, strict=True)
+        ]
     return [leaf for step, item, d in items for leaf in _flatten(path + step, item, d)]
+
+
+def _is_spec(dims: Any) -> bool:
+    """True for the dynamic dimensions of one tensor."""
+    return dims is None or (isinstance(dims, (dict, list, tuple)) and not hasattr(dims, "_fields"))

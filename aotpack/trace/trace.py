@@ -19,6 +19,7 @@ from aotpack.stages import Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.agreement.other_methods import check_other_methods
+from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.diagnostics.branches import Branches
@@ -30,6 +31,7 @@ from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.inputs import check_arrays, given_example
+from aotpack.trace.host.program_inputs import check_program_inputs
 from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.subclasses import with_plain_weights
@@ -151,6 +153,7 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
     check_arrays(label, module, example)
     if isinstance(module, ExportedProgram):
         _refuse_changes(label, method.dynamic_shapes, options)
+        check_program_inputs(label, module, example)
     else:
         check_caches(label, module)
         check_values(label, module, example)
@@ -205,7 +208,9 @@ def _exported(
     with Branches(options.strict) as branches:
         program = _export(run, example, shapes, name, options.strict, branches)
         if draws(program):
+            own = own_seed(run, example)
             run, example = seeded(run, name), with_example_seed(example)
+            check_own_seed(name, run, example, own)
             shapes = specs_by_argument(run, *example, shapes)
             program = _export(run, example, shapes, name, options.strict, branches)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)

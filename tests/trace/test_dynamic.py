@@ -1,10 +1,14 @@
 """Dynamic dimensions from text, merged with a file's, checked against the inputs."""
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from torch import nn
 from torch.export import Dim
 
+import aotpack
 from aotpack.errors import TraceError, UsageError
 from aotpack.trace import merge_dynamic, parse_dynamic, replaced_sizes
 
@@ -110,3 +114,37 @@ def test_refuses_an_example_of_one():
 def test_refuses_inputs_that_do_not_fit():
     with pytest.raises(TraceError, match=r"Pair.forward\(x, n=2, \*, y=None\).*missing"):
         merge_dynamic(Pair(), (), {"y": Y}, None, {})
+
+
+class Fields(NamedTuple):
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+@dataclass
+class Registered:
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+torch.export.register_dataclass(Registered)
+
+
+@pytest.mark.parametrize("kind", [Fields, Registered])
+@pytest.mark.parametrize("beside", [False, True])
+def test_equal_sizes_of_fields(kind: Any, *, beside: bool) -> None:
+    class Sum(nn.Module):
+        def forward(self, p: Any, x: torch.Tensor) -> torch.Tensor:
+            return p.a + x if beside else p.a + p.b
+
+    rows: dict[int, Any] = {0: Dim("b", min=1, max=9)}
+    shapes = (Fields(rows, rows) if kind is Fields else [rows, rows], rows)  # type: ignore[arg-type]
+    given = kind(torch.randn(3, 2), torch.randn(3, 2)), torch.randn(3, 2)
+    package = aotpack.compile(Sum(), given, dynamic_shapes=shapes, target="interpreter")
+    for count in (1, 9):
+        p, x = kind(torch.randn(count, 2), torch.randn(count, 2)), torch.randn(count, 2)
+        assert torch.equal(package(p, x), Sum()(p, x))
+    uneven = [rows, None] if kind is Registered else Fields(rows, None)  # type: ignore[arg-type]
+    if not beside:
+        with pytest.raises(TraceError, match="b is 3, as add asks"):
+            aotpack.compile(Sum(), given, dynamic_shapes=(uneven, rows), target="interpreter")

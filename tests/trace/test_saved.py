@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+import aotpack
 from aotpack.cli import main
 from aotpack.errors import TraceError
 from aotpack.trace import load_model, trace
@@ -257,3 +258,39 @@ def test_a_setting_of_the_user_does_not_allow_pickles(
     assert not (tmp_path / "marker").exists()
     assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+
+class Weighed(nn.Module):
+    def forward(self, xs: list[torch.Tensor], n: int = 2, *, k: torch.Tensor) -> torch.Tensor:
+        return xs[0] * n + xs[1] + k
+
+
+ONE = torch.randn(3)
+UNFITTING = {
+    "none": (
+        (),
+        {},
+        "takes 2 arguments by position and k by name, and given are no arg",
+    ),
+    "too many": (([ONE, ONE], 3, ONE), {"k": ONE}, "given are 3 arguments by position and k by"),
+    "another name": (([ONE, ONE], 3), {"kk": ONE}, "given are 2 arguments by position and kk by"),
+    "structure": (
+        ((ONE, ONE), 3),
+        {"k": ONE},
+        r"takes \(\[\*, \*\], \*\) .* is \(\(\*, \*\), ",
+    ),
+    "rank": (([ONE[None], ONE], 3), {"k": ONE}, r"argument 0\[0\] is float32\[1, 3\], and the pro"),
+    "type": (([ONE, ONE], 3), {"k": ONE.double()}, r"k is float64\[3\], and .* takes float32\[3\]"),
+    "size": (([ONE, ONE], 3), {"k": ONE[:2]}, r"argument k is float32\[2\]"),
+    "no tensor": (([ONE, None], 3), {"k": ONE}, r"given is \(\[\*, None\]|\[1\] is None"),
+    "no number": (([ONE, ONE], "a"), {"k": ONE}, "argument 1 is 'a', and the program takes 3"),
+}
+
+
+@pytest.mark.parametrize("name", UNFITTING)
+def test_inputs_that_a_program_does_not_take_are_refused(name: str) -> None:
+    program = torch.export.export(Weighed(), ([ONE, ONE], 3), {"k": ONE})
+    args, kwargs, words = UNFITTING[name]
+    with pytest.raises(TraceError, match=f"tracing model: .*{words}.*Give inputs like those"):
+        aotpack.compile(program, args, kwargs=kwargs, target="interpreter")
+    assert aotpack.compile(program, ([ONE, ONE], 3), kwargs={"k": ONE}, target="interpreter")

@@ -1,8 +1,11 @@
 """The names under which weights are given."""
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
+
+_EXTRA = re.compile(r"(^|\.)_extra_state$")
 
 
 def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
@@ -29,6 +32,13 @@ def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
         f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
         "names and leave the others out"
     )
+
+
+def without_extra_state(given: Any) -> Any:
+    """Without the values of Python that ``get_extra_state`` of a module puts into state_dicts."""
+    if not isinstance(given, Mapping):
+        return given
+    return {n: x for n, x in given.items() if not (isinstance(n, str) and _EXTRA.search(n))}
 
 
 def some(names: Sequence[str]) -> str:

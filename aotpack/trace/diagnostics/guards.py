@@ -18,7 +18,7 @@ from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
 from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
 
-_SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
+_SIZE = re.compile(r"L((?:\[[^\]]+\]|\.(?!size\(\))\w+)+)\.size\(\)\[(\d+)\]")
 _EQUAL = re.compile(rf"{_SIZE.pattern} == [^%/]+")
 _NEAR = 12  # sizes tried from each end of a range and around each number in a condition
 _TRIED = 4096

@@ -179,3 +179,45 @@ class Seeded(nn.Module):
 def test_an_input_called_seed_is_refused() -> None:
     with pytest.raises(TraceError, match="forward has one already. Rename it"):
         trace(Seeded(), (torch.ones(3),), {}, name="m", version="1")
+
+
+def by_the_seed(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(0)
+    return x[:8] + torch.randn(8)
+
+
+def by_a_generator(x: torch.Tensor) -> torch.Tensor:
+    return x[:8] + torch.randn(8, generator=torch.Generator().manual_seed(0))
+
+
+def as_before(x: torch.Tensor) -> torch.Tensor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return x[:8] + torch.randn(8)
+
+
+@pytest.mark.parametrize("function", [by_the_seed, by_a_generator, as_before])
+def test_a_forward_with_a_seed_of_its_own_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(TraceError, match=r"and it (seeds torch's generator|draws the same .*);"):
+        trace(Drawing(function), (X,), name="m", version="1")
+
+
+def test_a_generator_of_the_model_and_draws_without_effect_are_accepted() -> None:
+    class Counted(Drawing):
+        def __init__(self) -> None:
+            super().__init__(nn.BatchNorm1d(8))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return super().forward(x) + (torch.rand(8) < 2)
+
+    state, generator = torch.get_rng_state(), torch.Generator().manual_seed(0)
+    functions = (
+        lambda x: x[:8] + torch.randn(8, generator=generator),
+        lambda x: x[:8] + (torch.rand(8) < 2),
+    )
+    for function in functions:
+        assert trace(Drawing(function), (X,), name="m", version="1")
+    model = Counted()
+    assert trace(model, (torch.ones(3, 8),), name="m", version="1")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(model.function.running_mean, torch.zeros(8))
