@@ -7,5 +7,5 @@ two results agree), ``second_call`` (what a model keeps from call to call) and `
 (from one method to another) with ``attributes`` (what a model holds), ``surroundings`` (what stands
 outside of it), ``reads`` and ``writes`` (the tensors that a call reads, and those it writes to),
 ``steps`` (the operators that a call calls) and ``words`` (what to write instead), ``draws``
-(numbers of Python's generators) and ``own_seeds`` (a seed in forward).
+(numbers of Python's generators), ``own_seeds`` (a seed in forward) and ``clocks``.
 """

@@ -1,0 +1,60 @@
+"""The time that forward reads: refused where results follow it."""
+
+import datetime
+import sys
+import time
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from aotpack.errors import TraceError
+from aotpack.trace import trace
+
+
+class Timed(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+X = torch.tensor([1e9, 1.7e9], dtype=torch.float64)
+FOLLOWED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "age": (lambda x: time.time() - x, "time.time at test_clocks.py"),
+    "counter": (lambda x: x + time.perf_counter() * 1e6, "time.perf_counter at"),
+    "imported": (lambda x: x + perf_counter_ns(), "time.perf_counter_ns at"),
+    "hour": (lambda x: x * (1 + datetime.datetime.now().hour), "datetime.datetime.now at"),
+    "day": (lambda x: x * datetime.date.today().day, "datetime.date.today at"),
+    "year": (lambda x: x * time.localtime().tm_year, "time.localtime at"),
+    "branch": (lambda x: x * 2 if time.time_ns() % 2 else x * 3, "time.time_ns at"),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_results_that_follow_a_clock_are_refused(name: str) -> None:
+    function, words = FOLLOWED[name]
+    with pytest.raises(TraceError, match=f"(another function|forward reads {words})"):
+        trace(Timed(function), (X,), name="m", version="1")
+
+
+def test_a_time_that_is_measured_is_accepted() -> None:
+    took: list[float] = []
+
+    def measured(x: torch.Tensor) -> torch.Tensor:
+        begin = time.perf_counter()
+        y = x * 2
+        took[:] = [time.perf_counter() - begin]
+        return y
+
+    profile, now = sys.getprofile(), datetime.datetime
+    assert trace(Timed(measured), (X,), name="m", version="1")
+    assert trace(Timed(lambda x: x * 2), (X,), name="m", version="1")
+    assert sys.getprofile() is profile
+    assert datetime.datetime is now
+    assert time.time() - time.time() <= 0
