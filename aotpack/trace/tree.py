@@ -8,7 +8,12 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ArgumentSpec, ConstantArgument, TensorArgument
+from torch.export.graph_signature import (
+    ArgumentSpec,
+    ConstantArgument,
+    CustomObjArgument,
+    TensorArgument,
+)
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UnsupportedError
@@ -154,6 +159,12 @@ def leaf_of(argument: ArgumentSpec, what: str, name: str = "") -> Tree:
     """
     if isinstance(argument, TensorArgument):
         return LEAF
+    if isinstance(argument, CustomObjArgument):
+        raise UnsupportedError(
+            f"the {what} {name or argument.name} is an object of the class "
+            f"{argument.class_fqn}; tensors, numbers, texts and None are accepted. Give what the "
+            "model needs of it, such as its value."
+        )
     if not isinstance(argument, ConstantArgument):
         raise UnsupportedError(
             f"the {what} has a number that depends on a size ({name or argument.name}); tensors "

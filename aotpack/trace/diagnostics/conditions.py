@@ -27,6 +27,7 @@ _FORMS = (
     (r"Not all values of .* satisfy the generated guard (.*?)\.?", r"\1"),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
+_SOLVED = re.compile(r"\.?Specializations unexpectedly required.*\n *- solving the guards .*")
 _FIX = re.compile(r" *((\w+) = .*)")  # of a size that has a name
 _RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
 _DIVIDES = re.compile(r"(?!Ne\()(?:.*\b(Mod)\(|Eq\(.*//)")  # or follows from such a one
@@ -158,6 +159,7 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         return names.get(match[0]) or "{}{}.shape[{}]".format(*match.groups())
 
     message, _, fixes = text.partition("Suggested fixes:")
+    message = _SOLVED.sub("", message) if "generated guard" in message else message
     facts = [_SIZE.sub(named, _fact(line)) for line in re.findall(r"^ *- (.*)$", message, re.M)]
     ones = {f"{name} != 1" for name in names.values()}  # taken beside other sizes
     facts = [fact for fact in facts if fact not in ones] or facts
