@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from aotpack.errors import TraceError
 from aotpack.stages import Signature
@@ -23,6 +24,7 @@ from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.graph import is_returned
 from aotpack.trace.host.devices import OnHost
+from aotpack.trace.operators.control import CONTROL
 from aotpack.trace.operators.modes import WithoutStreams
 from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import users_source_of
@@ -59,7 +61,8 @@ def run_in_turn(calls: Sequence["Call"], between: BetweenCalls) -> list[Tensors]
     args, kwargs = _copied(call.example)
     weights = named_tensors(call.module)
     with _unchanged(call.program, args, kwargs, call.signature, weights) as changed:
-        result = _called(call.module, args, kwargs, call.signature.name)
+        with compiled_anew(call.program):
+            result = _called(call.module, args, kwargs, call.signature.name)
         returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         _check_real(returned, call.signature.name)
         results = [real_tensor(tensor.clone()) for tensor in (*returned, *changed)]
@@ -92,6 +95,20 @@ class Call:
 
         turned: Example = pytree.tree_map(turn, self.example)
         return replace(self, example=turned)
+
+
+@contextmanager
+def compiled_anew(program: ExportedProgram) -> Iterator[None]:
+    """Undo what a call of control flow under a mode leaves: later calls of it fail in torch.
+
+    Eager compiles ``torch.cond`` and its kin by dynamo, which under a mode skips their functions
+    for good.
+    """
+    try:
+        yield
+    finally:
+        if is_in_torch_dispatch_mode() and any(n.target in CONTROL for n in program.graph.nodes):
+            torch._dynamo.reset()
 
 
 def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:

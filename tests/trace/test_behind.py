@@ -200,6 +200,21 @@ def test_many_sizes_that_may_be_one() -> None:
     assert aotpack.compile(Each(), (xs,), dynamic_shapes=shapes, target="interpreter")
 
 
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    y: torch.Tensor = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+    return y
+
+
+def test_control_flow_works_after_a_refusal() -> None:
+    """torch compiles it in eager, and skips its functions for good if it meets a mode."""
+    x = torch.ones(3, 8, 5)
+    model = Calls(lambda _, x: chosen(x) * (3 if x.shape[0] == 1 else 2))
+    with pytest.raises(TraceError, match="another function than the model: where B=1, T=8, C=5"):
+        aotpack.compile(model, (x,), target="interpreter", **given(1))
+    assert torch.equal(chosen(x), x + 1)
+    assert torch.equal(aotpack.compile(model, (x,), target="interpreter")(x), x * 4)
+
+
 def the_same(self: Calls, x: torch.Tensor) -> torch.Tensor:
     if x.shape[0] == 1 and x.shape[1] > 37:
         return x + x

@@ -26,7 +26,7 @@ from aotpack.trace.capture import quiet_inference, replaced_functions
 from aotpack.trace.diagnostics.branches import Branch, Branches, Squeezed
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.diagnostics.multiples import compiled, holds
-from aotpack.trace.eager import Call, in_program_order
+from aotpack.trace.eager import Call, compiled_anew, in_program_order
 from aotpack.trace.source import shown_frame
 
 Values: TypeAlias = Mapping[str, int]  # of sizes, by name
@@ -230,7 +230,8 @@ def _run(call: Call) -> _Run:
     failed: str | None = None
     with quiet_inference(), replaced_functions(), Branches() as branches, mode:
         try:
-            call.module(*args, **kwargs)
+            with compiled_anew(call.program):
+                call.module(*args, **kwargs)
         except Exception as error:
             told = f"raises there, where sizes are symbols, {type(error).__name__}: {error}"
             failed = "\n  at ".join([told, *users_line(error)])
