@@ -149,7 +149,8 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
                         again.graph_module.meta[_OBLIVIOUS] = True
                         again.graph_module.meta.setdefault(ASSUMED, ())
                         return again
-                    told = only_some(again, refused) or told if refused else told
+                    if refused:
+                        told = only_some(again, refused) or told
             except Exception as failure:
                 if not asserts and _is_about_sizes(failure):
                     told = failure

@@ -1,6 +1,7 @@
 """Small models: the evaluator, before and after scheduling, and every target obey the law."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from tests.c_flags import shipped
 
 from .cases import CASES, Case
-from .law import accuracy_complaint
+from .law import Answers, accuracy_complaint, call_complaints
 from .oracle import Compiled, WrongAnswer, agree, compile_all
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
@@ -88,3 +89,27 @@ def test_where_eager_is_exact_by_chance_its_usual_error_is_the_measure(lucky: Co
 def test_an_error_above_eagers_usual_one_is_refused(lucky: Compiled, error: float) -> None:
     with pytest.raises(WrongAnswer, match=r"the target fake, output 0 .*: off by .*off by 0\)"):
         agree(off_by(lucky, error), (torch.ones(2),))
+
+
+def test_each_result_of_a_call_is_judged_over_draws() -> None:
+    """Where eager is exact in a call, its usual error counts; what is wrong stays so."""
+    x = torch.linspace(1, 2, 64)
+
+    def answers(given: Sequence[torch.Tensor]) -> Answers:
+        (near,) = given
+        exact = near.double().exp()
+        eager = exact.float() if near is x else near.exp() * (1 + 3e-7)
+        infinite = torch.where(near > 1.5, math.inf, eager)
+        return (
+            [near.exp() * (1 + 3e-7), near.exp() * (1 + 1e-5), infinite],
+            [eager] * 3,
+            [exact] * 3,
+        )
+
+    ours, eager, exact = (rows[0] for rows in answers((x,)))
+    assert accuracy_complaint(ours, eager, exact) is not None
+    right, wrong, infinite = call_complaints((x,), answers)
+    assert right is None
+    assert wrong is not None
+    assert wrong.startswith("off by")
+    assert infinite is not None

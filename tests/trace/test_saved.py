@@ -283,6 +283,7 @@ UNFITTING = {
     "type": (([ONE, ONE], 3), {"k": ONE.double()}, r"k is float64\[3\], and .* takes float32\[3\]"),
     "size": (([ONE, ONE], 3), {"k": ONE[:2]}, r"argument k is float32\[2\]"),
     "no tensor": (([ONE, None], 3), {"k": ONE}, r"given is \(\[\*, None\]|\[1\] is None"),
+    "another number": (([ONE, ONE], 4), {"k": ONE}, "argument 1 is 4, and the program takes 3"),
     "no number": (([ONE, ONE], "a"), {"k": ONE}, "argument 1 is 'a', and the program takes 3"),
 }
 

@@ -9,7 +9,10 @@ _EXTRA = re.compile(r"(^|\.)_extra_state$")
 
 
 def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
-    """Why tensors by name, or a file's, cannot be weights of a model that has the ``known``."""
+    """Why tensors by name, or a file's, cannot be weights of a model that has the ``known``.
+
+    What ``get_extra_state`` of a module puts into state_dicts is no weight, and no fault.
+    """
     if not isinstance(given, Mapping):
         found = type(given).__name__
         return f"they are {found}; accepted: a safetensors file, tensors by name"
@@ -17,7 +20,7 @@ def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
     if unnamed:
         return f"a key is {unnamed[0]!r}; accepted: names of weights as text"
     names = {*known}
-    unknown = [name for name in given if name not in names]
+    unknown = [name for name in given if name not in names and not _EXTRA.search(name)]
     if not unknown:
         return None
     if (codes := f"{unknown[0]}_codes") in known:
@@ -32,13 +35,6 @@ def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
         f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
         "names and leave the others out"
     )
-
-
-def without_extra_state(given: Any) -> Any:
-    """Without the values of Python that ``get_extra_state`` of a module puts into state_dicts."""
-    if not isinstance(given, Mapping):
-        return given
-    return {n: x for n, x in given.items() if not (isinstance(n, str) and _EXTRA.search(n))}
 
 
 def some(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from .derived import Derivation, DerivedWeights
 from .packing import align
 from .staged import StagedWeights
 from .streaming import Piece, stream
-from .weight_names import fault_of_names, some, without_extra_state
+from .weight_names import fault_of_names, some
 
 _DENSE = "torch.strided"
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -141,7 +141,6 @@ class Weights:
         computes what depends on those that changed. Strictly, the factors of adapters that are not
         given are those of the build again.
         """
-        given = without_extra_state(given)
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         self._check_ties(given, sources, frameworks)
@@ -283,7 +282,7 @@ class Weights:
             raise self._refused(fault)
         chosen: dict[str, tuple[Weight, str]] = {}
         for name in given:
-            if name not in self._unused:
+            if name in self._by_name:
                 weight = self._by_name[name]
                 chosen.setdefault(weight.name, (weight, name))
         lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
@@ -309,7 +308,7 @@ class Weights:
         """What is given for several names of one weight has the same bits."""
         first: dict[str, str] = {}
         for name in given:
-            if name in self._unused:
+            if name not in self._by_name:
                 continue
             weight = self._by_name[name]
             other = first.setdefault(weight.name, name)

@@ -18,15 +18,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.trace.agreement.attributes import Attributes
+from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import quiet_inference, replaced_functions
+from aotpack.trace.diagnostics.assumed import compiled_condition
 from aotpack.trace.diagnostics.branches import Branch, Branches, Squeezed
 from aotpack.trace.diagnostics.complaint import users_line
-from aotpack.trace.diagnostics.multiples import compiled, holds
+from aotpack.trace.diagnostics.multiples import holds
 from aotpack.trace.eager import Call, compiled_anew, in_program_order
+from aotpack.trace.methods import root_of
 from aotpack.trace.source import shown_frame
 
 Values: TypeAlias = Mapping[str, int]  # of sizes, by name
@@ -50,7 +53,7 @@ class Asked:
     def of(branch: Branch, sizes: Mapping[str, Int]) -> "Asked":
         condition = branch.condition
         read = {str(one) for one in getattr(condition, "free_symbols", ())}
-        code = compiled(PythonPrinter().doprint(condition), read) if read <= {*sizes} else None
+        code = compiled_condition(condition) if read <= {*sizes} else None
         return Asked(branch, code, {one: sizes[one] for one in sorted(read & {*sizes})})
 
     @property
@@ -110,7 +113,15 @@ def _seen(
 ) -> tuple[list[Asked], list[str]]:
     """What a run asks for; refused where it cannot be seen and the model runs for these sizes."""
     run = _run(resized(values))
-    hides = run.number or (run.error and _run(resized(example)).error is None and run.error)
+    hides = ""
+    if run.numbers or run.error:
+        plain = _run(resized(example))
+        if own := [line for line in run.numbers if line not in plain.numbers]:
+            hides = "\n  at ".join(
+                ["makes a plain number of a size, as int() and range() do", *own]
+            )
+        elif run.error and not plain.error:
+            hides = run.error
     if hides and _runs(resized(values)):
         case = ", ".join(f"{name}={value}" for name, value in values.items())
         raise TraceError(
@@ -198,13 +209,14 @@ def _names(size: Int) -> set[str]:
 class _Run:
     """What a run on symbolic sizes shows: conditions, and sizes that became numbers.
 
-    ``number`` and ``error`` say in words what hides conditions behind them.
+    ``numbers`` are lines that make plain numbers of sizes: as the ``error`` that ended the run, in
+    words, they hide conditions behind them.
     """
 
     asked: list[Asked]
     fixed: list[str]
-    number: str
-    error: str | None
+    numbers: list[str]
+    error: str
 
 
 def _run(call: Call) -> _Run:
@@ -227,18 +239,27 @@ def _run(call: Call) -> _Run:
                     by_symbol[theirs.node.expr] = size
         leaves.append(leaf)
     args, kwargs = pytree.tree_unflatten(leaves, call.program.call_spec.in_spec)
-    failed: str | None = None
-    with quiet_inference(), replaced_functions(), Branches() as branches, mode:
-        try:
-            with compiled_anew(call.program):
-                call.module(*args, **kwargs)
-        except Exception as error:
-            told = f"raises there, where sizes are symbols, {type(error).__name__}: {error}"
-            failed = "\n  at ".join([told, *users_line(error)])
+    failed = ""
+    before = Attributes({"": call.module})
+    try:
+        with (
+            without_caches([root_of(call.module)]),
+            before.values_kept(call.module),
+            quiet_inference(),
+            replaced_functions(),
+            Branches() as branches,
+            mode,
+            compiled_anew(call.program),
+        ):
+            call.module(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        told = f"raises there, where sizes are symbols, {type(error).__name__}: {error}"
+        failed = "\n  at ".join([told, *users_line(error)])
+    finally:
+        before.restore()
     fixed = [size for one, size in by_symbol.items() if environment.replace(one).is_Integer]
     named = {str(one): size for one, size in by_symbol.items()}
     asked = [Asked.of(branch, named) for branch in branches.found.values()]
     lines = [shown_frame(line) for line in branches.numbers.values()]
-    number = "\n  at ".join(["makes a plain number of a size, by int() or range()", *lines])
     names = sorted(set[str]().union(*map(_names, fixed)))
-    return _Run(asked, names, number if lines else "", failed)
+    return _Run(asked, names, lines, failed)

@@ -1,44 +1,56 @@
 """The time that forward reads from a clock.
 
 An export keeps that of the build. Where eager's results follow it, the model is refused; a time
-that is measured, printed or kept aside is accepted.
+that is measured, printed or stored is accepted. Other threads of the process see the other times
+too, while such a model runs.
 """
 
 import datetime
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.second_call import disagreement, drawing_alike
+from aotpack.trace.diagnostics.branches import is_model
 from aotpack.trace.eager import Call, Tensors
 from aotpack.trace.source import is_user_file, shown_path
 
-_SHIFTS = [n * 7_000_004_321_123_457 for n in range(8)]  # nanoseconds: 81 days and some hours
+_STEP = 1_000_000  # nanoseconds from one read of a clock to the next
+_SHIFT = 7_025_204_123_456_789  # nanoseconds: 81 days, 7 hours, 26 minutes and 44 seconds
+_SHIFTS = 8
 _SECONDS = "time", "monotonic", "perf_counter", "process_time", "thread_time"
-_CLOCKS = {getattr(time, name): f"time.{name}" for name in _SECONDS}
-_CLOCKS |= {getattr(time, f"{name}_ns"): f"time.{name}_ns" for name in _SECONDS}
-_CLOCKS |= {getattr(time, name): f"time.{name}" for name in ("localtime", "gmtime", "strftime")}
+_TEXTS = "localtime", "gmtime", "ctime"  # of the present, without an argument
+_STAMPS = "strftime", "asctime"  # of the present, without a second or first one
+_NAMES = (*_SECONDS, *(f"{name}_ns" for name in _SECONDS), *_TEXTS, *_STAMPS)
+_OTHERS = tuple(name for name in ("clock_gettime", "clock_gettime_ns") if hasattr(time, name))
+_CLOCKS = {getattr(time, name): f"time.{name}" for name in (*_NAMES, *_OTHERS)}
 _DATES = "now", "utcnow", "today"
 
 
 class Clocks:
-    """Inside the block, ``read`` gets the clocks that the user's code reads, with their lines."""
+    """Inside the block, ``read`` gets the clocks that the model's code reads, with their lines.
+
+    Nothing is seen beside a profiler that is no function of Python.
+    """
 
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
 
     def __enter__(self) -> "Clocks":
-        self._before = sys.getprofile()
-        sys.setprofile(self._see)
+        self._before: Any = sys.getprofile()
+        self._sees = self._before is None or isinstance(self._before, (FunctionType, MethodType))
+        if self._sees:
+            sys.setprofile(self._see)
         return self
 
     def _see(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "c_call" and (name := _name(arg)) and is_user_file(frame.f_code.co_filename):
+        if event == "c_call" and (name := _name(arg)) and is_model(frame.f_code):
             line = f"{shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
             self.read.setdefault(f"{name} at {line}")
 
@@ -48,7 +60,8 @@ class Clocks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        sys.setprofile(self._before)
+        if self._sees:
+            sys.setprofile(self._before)
 
 
 def _name(function: Any) -> str:
@@ -57,10 +70,15 @@ def _name(function: Any) -> str:
         owner: Any = getattr(function, "__self__", None)
         is_date = isinstance(owner, type) and issubclass(owner, datetime.date)
         return f"datetime.{owner.__name__}.{function.__name__}" if is_date else ""
+    return _of(_CLOCKS, function) or ""
+
+
+def _of(table: dict[Any, Any], key: Any) -> Any:
+    """What a table has for a key; None for one without a hash."""
     try:
-        return _CLOCKS.get(function, "")
-    except TypeError:  # of what has no hash
-        return ""
+        return table.get(key)
+    except TypeError:
+        return None
 
 
 def check_clocks(call: Call, read: Iterable[str]) -> None:
@@ -68,44 +86,56 @@ def check_clocks(call: Call, read: Iterable[str]) -> None:
     clocks = [*read]
     if not clocks:
         return
-    first = _results(call, _SHIFTS[0])
-    for shift in _SHIFTS[1:]:
-        how = disagreement(call, first, _results(call, shift), "a call at another time")
-        if how:
-            raise AnotherFunction(
-                f"tracing {call.signature.name}: forward reads {' and '.join(clocks[:3])}, and a "
-                f"package would keep the time of its build: {how}. Take the time as an argument."
-            )
+    with Clocks() as running:
+        first = _results(call, 0)
+    how = "it cannot be given another time" if running.read else ""
+    for number in range(1, _SHIFTS):
+        how = how or disagreement(call, first, _results(call, number), "a call at another time")
+    if how:
+        raise AnotherFunction(
+            f"tracing {call.signature.name}: forward reads {' and '.join(clocks[:3])}, and a "
+            f"package would keep the time of its build: {how}. Take the time as an argument."
+        )
 
 
-def _results(call: Call, shift: int) -> Tensors:
-    """Of eager, with clocks that stand still, ``shift`` nanoseconds from now."""
+def _results(call: Call, number: int) -> Tensors:
+    """Of eager at another time, with clocks that advance by a step at each read."""
     before = Attributes({"": call.module})
     try:
-        with drawing_alike(), _stopped(shift):
+        with drawing_alike(), _set(number * _SHIFT):
             return call.run()
     finally:
         before.restore()
 
 
 @contextmanager
-def _stopped(shift: int) -> Iterator[None]:
-    """Inside the block, the clocks of ``time`` and of dates stand, where modules hold them."""
+def _set(shift: int) -> Iterator[None]:
+    """Inside the block, the clocks of ``time`` and of dates are others, where modules hold them."""
+    steps = itertools.count(0, _STEP)
     replaced: dict[Any, Any] = {}
     for name in _SECONDS:
-        nanoseconds = getattr(time, f"{name}_ns")() + shift
-        replaced[getattr(time, name)] = _constant(nanoseconds / 1e9)
-        replaced[getattr(time, f"{name}_ns")] = _constant(nanoseconds)
-    now = (time.time_ns() + shift) / 1e9
-    for name in ("localtime", "gmtime"):
+        begin = getattr(time, f"{name}_ns")() + shift
+        replaced[getattr(time, name)] = lambda begin=begin: (begin + next(steps)) / 1e9
+        replaced[getattr(time, f"{name}_ns")] = lambda begin=begin: begin + next(steps)
+    begin = time.time_ns() + shift
+
+    def now() -> float:
+        return (begin + next(steps)) / 1e9
+
+    local = time.localtime
+    for name in _TEXTS:
         replaced[getattr(time, name)] = _at(getattr(time, name), now)
+    strftime, asctime = time.strftime, time.asctime
+    replaced[strftime] = lambda form, at=None: strftime(form, local(now()) if at is None else at)
+    replaced[asctime] = lambda at=None: asctime(local(now()) if at is None else at)
     for kind in (datetime.datetime, datetime.date):
-        replaced[kind] = _standing(kind, now)
+        replaced[kind] = _moved(kind, now)
     with ExitStack() as undo:
         for module in [*sys.modules.values()]:
             if module is time or module is datetime or _is_users(module):
                 for name, value in [*vars(module).items()]:
-                    if (other := _other(replaced, value)) is not None:
+                    other = _of(replaced, value) if callable(value) else None
+                    if other is not None:
                         undo.callback(setattr, module, name, value)
                         setattr(module, name, other)
         yield
@@ -116,37 +146,31 @@ def _is_users(module: ModuleType) -> bool:
     return module.__name__ == "__main__" or (isinstance(file, str) and is_user_file(file))
 
 
-def _other(replaced: dict[Any, Any], value: Any) -> Any:
-    if not callable(value):
-        return None
-    try:
-        return replaced.get(value)
-    except TypeError:
-        return None
+def _at(function: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
+    return lambda seconds=None: function(now() if seconds is None else seconds)
 
 
-def _constant(value: Any) -> Callable[[], Any]:
-    return lambda: value
+def _moved(kind: Any, now: Callable[[], float]) -> Any:
+    """A class of dates with another present; those of ``kind`` are of it."""
 
+    class Same(type(kind)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, kind)
 
-def _at(function: Callable[..., Any], now: float) -> Callable[..., Any]:
-    return lambda seconds=None: function(now if seconds is None else seconds)
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, kind)
 
-
-def _standing(kind: Any, now: float) -> Any:
-    """A class of dates whose present is fixed."""
-
-    class Standing(kind):  # type: ignore[misc]
+    class Moved(kind, metaclass=Same):  # type: ignore[misc]
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return kind.fromtimestamp(now, tz)
+            return kind.fromtimestamp(now(), tz)
 
         @classmethod
         def utcnow(cls) -> Any:
-            return kind.fromtimestamp(now, datetime.UTC).replace(tzinfo=None)
+            return kind.fromtimestamp(now(), datetime.UTC).replace(tzinfo=None)
 
         @classmethod
         def today(cls) -> Any:
-            return kind.fromtimestamp(now)
+            return kind.fromtimestamp(now())
 
-    return Standing
+    return Moved

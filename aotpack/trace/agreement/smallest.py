@@ -10,7 +10,6 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,27 +26,28 @@ from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
-from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones
 from aotpack.trace.operators.random.seeds import Example
 
 Case: TypeAlias = dict[str, int]
 Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor], str], None]
 Change: TypeAlias = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
-_MOST_CASES = 512
+_MOST_CASES, _MOST_HIDDEN = 512, 128
 _FEW = 64  # elements, of which three draws are tried
 _LARGE = 128  # sizes beside those of 1, whatever they cost
-_SECONDS, _BYTES = 2.0, 2**28  # that larger ones may cost
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
     "Give the dimension a range from 2 on, or change what the model does for a size of 1"
 )
 
 
-def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) -> None:
+def check_smallest(
+    call: Call, branches: Iterable[Branch], compare: Comparison, share: float
+) -> None:
     """Refuse a program that departs from the model where a dynamic size is 1.
 
-    ``compare`` takes a call, its results and where it is, to compare further programs.
+    A run on the example takes the ``share`` of what one at large sizes may. ``compare`` takes a
+    call, its results and where it is, to compare further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
     are tried too, and those at which a computed size is 1 that torch asked for. Sizes at which
@@ -62,7 +62,8 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
     try:
         symbols = {name: str(symbol) for name, symbol in _symbols(call).items()}
         computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
-        tried = (*ones(signature.sizes, example), *_departing(call, known, example), *computed)
+        departing = _departing(call, known, example, share)
+        tried = (*ones(signature.sizes, example), *departing, *computed)
         for values in tried:
             repeated = _resized(call, values, _repeated)
             count = sum(x.numel() for x in _leaves(repeated) if isinstance(x, torch.Tensor))
@@ -77,7 +78,7 @@ def check_smallest(call: Call, branches: Iterable[Branch], compare: Comparison) 
 
 
 def _departing(
-    call: Call, branches: Iterable[Branch], example: Mapping[str, int]
+    call: Call, branches: Iterable[Branch], example: Mapping[str, int], share: float
 ) -> list[Mapping[str, int]]:
     """Sizes at which a condition that the model asked for has another answer.
 
@@ -90,7 +91,7 @@ def _departing(
     small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
     found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
-    enlarged = _enlarged(call, example)
+    enlarged = _enlarged(call, example, share)
     found += [enlarged(case) for case in found]
 
     def resized(values: Mapping[str, int]) -> Call:
@@ -98,14 +99,14 @@ def _departing(
 
     by_symbol = {str(symbols[size.name]): Int.of(size) for size in call.signature.sizes}
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
-    hidden = hidden_cases(call, asked, example, enlarged, resized)
+    hidden = itertools.islice(hidden_cases(call, asked, example, enlarged, resized), _MOST_HIDDEN)
     return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
 
 
-def _enlarged(call: Call, example: Mapping[str, int]) -> Callable[[Mapping[str, int]], Case]:
+def _enlarged(
+    call: Call, example: Mapping[str, int], share: float
+) -> Callable[[Mapping[str, int]], Case]:
     """Gives the largest sizes beside those of 1 for which a run costs little, by estimate."""
-    cost = replace(cost_of(call.program.graph_module, wide=False), calls=0)
-    share = max(cost.seconds / _SECONDS, cost.held / _BYTES)
 
     def enlarged(values: Mapping[str, int]) -> Case:
         most = max(size.high for size in call.signature.sizes)
@@ -117,7 +118,7 @@ def _enlarged(call: Call, example: Mapping[str, int]) -> Callable[[Mapping[str, 
                 for size in call.signature.sizes
             }
             growth = math.prod(found[name] / example[name] for name in found)
-            if most <= _LARGE or growth**2 * share <= 1:  # attention grows with the square
+            if most <= _LARGE or growth * growth * share <= 1:  # attention grows with the square
                 return found
             most //= 2
 

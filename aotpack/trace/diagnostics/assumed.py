@@ -47,7 +47,7 @@ def may_assume(
     """
     if is_declared(condition):
         return True
-    code = _compiled(condition)
+    code = compiled_condition(condition)
     if code is None or branches is None:
         return False
     names = sorted(map(str, condition.free_symbols))
@@ -85,10 +85,8 @@ def cases_at_ones(
     Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
     not ``asked``, the least sizes are tried, of the first sets.
     """
-    first = [_compiled(one) for one in dict.fromkeys(asked) if not is_declared(one)]
-    then = [_compiled(one) for one in dict.fromkeys(others) if one not in asked]
-    if None in first:
-        raise TooManySets
+    first = [compiled_condition(one) for one in dict.fromkeys(asked) if not is_declared(one)]
+    then = [compiled_condition(one) for one in dict.fromkeys(others) if one not in asked]
     codes = [one for one in (*first, *then) if one is not None]
     count = len(first)
     sets: dict[tuple[bool, ...], list[Sizes]] = {}
@@ -105,7 +103,8 @@ def cases_at_ones(
     return [*{tuple(case.items()): dict(case) for case in found}.values()]
 
 
-def _compiled(condition: Any) -> CodeType | None:
+def compiled_condition(condition: Any) -> CodeType | None:
+    """The code of a sympy condition, which reads sizes by torch's symbols."""
     return compiled(PythonPrinter().doprint(condition), [*map(str, condition.free_symbols)])
 
 

@@ -5,6 +5,7 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 """
 
 import dis
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
 
@@ -24,12 +25,19 @@ from aotpack.trace.source import is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _BETWEEN = 5  # frames of torch between a check and what it calls
-_NUMBERS = ("__int__", "__index__")
+_NUMBERS = (
+    (torch.SymInt, "__int__"),
+    (torch.SymInt, "__index__"),
+    (torch.SymFloat, "__int__"),
+    (torch.SymFloat, "__float__"),
+    (torch.SymFloat, "__trunc__"),
+    (torch.SymFloat, "__round__"),
+)
 _LAYERS = str(Path(nn.__file__).parent)
 _SQUEEZES = {
-    torch.ops.aten.squeeze.default,
-    torch.ops.aten.squeeze.dim,
-    torch.ops.aten.squeeze.dims,
+    getattr(getattr(torch.ops.aten, name), overload)
+    for name in ("squeeze", "squeeze_")
+    for overload in ("default", "dim", "dims")
 }
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _ARITHMETIC = sym_node.__file__
@@ -85,9 +93,18 @@ def _asker(frame: FrameType) -> CodeType:
     return frame.f_code
 
 
-def _is_model(code: CodeType) -> bool:
+def is_model(code: CodeType) -> bool:
     """True for code of the model or of torch's layers."""
     return code.co_filename.startswith((_LAYERS, "<")) or is_user_file(code.co_filename)
+
+
+def _models_frame(frame: FrameType | None) -> FrameType | None:
+    """The frame of the model that calls, with few of torch between; None if there is none."""
+    for _ in range(_BETWEEN):
+        if frame is None or is_model(frame.f_code):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 @dataclass(slots=True)
@@ -113,16 +130,19 @@ class Branches:
         return self
 
     def _replace_functions(self) -> None:
-        for name in _NUMBERS:
-            before = getattr(torch.SymInt, name)
-            self._undo.callback(setattr, torch.SymInt, name, before)
-            setattr(torch.SymInt, name, self._noted_number(before))
+        for kind, name in _NUMBERS:
+            before = getattr(kind, name)
+            self._undo.callback(setattr, kind, name, before)
+            setattr(kind, name, self._noted_number(before))
         expect = sym_node.SymNode.expect_true
         self._undo.callback(setattr, sym_node.SymNode, "expect_true", expect)
         sym_node.SymNode.expect_true = self._noted_check(expect)  # type: ignore[method-assign]
-        is_contiguous = torch.Tensor.is_contiguous
+        is_contiguous, own = torch.Tensor.is_contiguous, vars(torch.Tensor).get("is_contiguous")
         torch.Tensor.is_contiguous = self._noted_layout(is_contiguous)  # type: ignore[method-assign]
-        self._undo.callback(delattr, torch.Tensor, "is_contiguous")  # its base class has torch's
+        if own is None:  # its base class has it
+            self._undo.callback(delattr, torch.Tensor, "is_contiguous")
+        else:
+            self._undo.callback(setattr, torch.Tensor, "is_contiguous", own)
 
     def _noted(self, before: Any) -> Any:
         """A method that asks for a truth, and notes it."""
@@ -137,12 +157,12 @@ class Branches:
     def _noted_number(self, before: Any) -> Any:
         """A method that makes a plain number of a size, and notes it."""
 
-        def made(size: torch.SymInt) -> Any:
-            frame = sys._getframe(1)
+        def made(size: torch.SymInt | torch.SymFloat, *args: Any) -> Any:
+            frame = _models_frame(sys._getframe(1))
             expression = size.node.expr
-            if expression.free_symbols and _is_model(frame.f_code):
+            if frame is not None and expression.free_symbols:
                 self.numbers.setdefault(expression, extract_stack(frame, limit=1)[0])
-            return before(size)
+            return before(size, *args)
 
         return made
 
@@ -150,14 +170,10 @@ class Branches:
         """What ``torch._check`` calls, which notes what the model checks."""
 
         def expected(node: Any, *args: Any) -> Any:
-            frame = sys._getframe(1)
-            for _ in range(_BETWEEN):
-                if _is_model(frame.f_code):
-                    asked = torch.SymBool(node)  # type: ignore[no-untyped-call]
-                    self._note(asked, answer=True, code=frame.f_code)
-                if _is_model(frame.f_code) or frame.f_back is None:
-                    break
-                frame = frame.f_back
+            frame = _models_frame(sys._getframe(1))
+            if frame is not None:
+                asked = torch.SymBool(node)  # type: ignore[no-untyped-call]
+                self._note(asked, answer=True, code=frame.f_code)
             return expect(node, *args)
 
         return expected
@@ -178,7 +194,7 @@ class Branches:
 
     def _note(self, asked: Any, answer: Any, code: CodeType) -> None:
         """Keep a question of the model or of torch's layers."""
-        if _is_model(code):
+        if is_model(code):
             branch = Branch(asked, bool(answer), code)
             self.found.setdefault((str(branch.condition), branch.answer, code), branch)
 
@@ -204,13 +220,15 @@ class Squeezed:
 
 def squeezes(program: ExportedProgram) -> Iterator[Branch]:
     """Questions that no Python asks: how many dimensions are left decides what it does then."""
-    for node in program.graph.nodes:
+    parts = [x for x in program.graph_module.modules() if isinstance(x, fx.GraphModule)]
+    for node in itertools.chain(*(part.graph.nodes for part in parts)):
         if node.target in _SQUEEZES:
-            shape = node.args[0].meta["val"].shape
+            shape = node.args[0].meta["val"].shape or (1,)
             given = node.args[1] if len(node.args) > 1 else range(len(shape))
             for place in [given] if isinstance(given, int) else given:
-                if isinstance(shape[place], torch.SymInt):
-                    yield Branch(Squeezed(shape[place]), answer=False, code=squeezes.__code__)
+                size = shape[place]
+                if isinstance(size, torch.SymInt):
+                    yield Branch(Squeezed(size), answer=False, code=squeezes.__code__)
 
 
 def broken(

@@ -18,7 +18,7 @@ from aotpack.trace.agreement.second_call import run_once
 from aotpack.trace.agreement.smallest import check_smallest
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.eager import Call, in_program_order
-from aotpack.trace.golden.budget import why_left_out, why_not_compared
+from aotpack.trace.golden.budget import share_of_large, why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed
 from aotpack.trace.golden.inputs import GoldenInputs, golden_inputs
 from aotpack.trace.golden.record import record_golden, without_results
@@ -88,7 +88,8 @@ class Ways:
         found: Sequence[Any] = eager
         if self.is_exported_here:
             found = check_export(call, eager)
-            check_smallest(call, self.branches, self._compare_decomposed)
+            share = share_of_large(self.exported)
+            check_smallest(call, self.branches, self._compare_decomposed, share)
         self._compare_decomposed(call, found)
         return eager
 

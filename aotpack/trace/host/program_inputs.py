@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import ConstantArgument, CustomObjArgument, InputKind
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
@@ -47,12 +47,16 @@ def _recorded(program: ExportedProgram) -> list[Any]:
     values = {node.name: node.meta.get("val") for node in nodes}
     specs = program.graph_signature.input_specs
     inputs = [one.arg for one in specs if one.kind is InputKind.USER_INPUT]
-    return [x.value if isinstance(x, ConstantArgument) else values.get(x.name) for x in inputs]
+    return [x.value if isinstance(x, ConstantArgument) else values.get(x.name, x) for x in inputs]
 
 
 def _fits(wish: Any, leaf: Any) -> bool:
+    if isinstance(wish, (torch.SymInt, torch.SymFloat)):
+        return isinstance(leaf, (int, float))
+    if isinstance(wish, CustomObjArgument):  # refused later, in words
+        return True
     if not isinstance(wish, torch.Tensor):
-        return isinstance(wish, (torch.SymInt, torch.SymFloat)) or type(wish) is type(leaf)
+        return type(wish) is type(leaf) and wish == leaf
     if not isinstance(leaf, torch.Tensor) or wish.dtype != leaf.dtype or wish.dim() != leaf.dim():
         return False
     sizes = zip(wish.shape, leaf.shape, strict=True)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 _Function = Callable[..., Any]
+_MIDDLE = 64
 _larger: _Function = torch.sym_max
 _smaller: _Function = torch.sym_min
 _torch_max_pool1d: _Function = torch.max_pool1d
@@ -176,7 +177,8 @@ def _product(factors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _hint(size: Any) -> int:
-    return int(size.node.hint if isinstance(size, torch.SymInt) else size)
+    """The example's size; of one that data decide, a middle one."""
+    return int((size.node.hint or _MIDDLE) if isinstance(size, torch.SymInt) else size)
 
 
 def _affine_grid(
@@ -196,9 +198,11 @@ def affine_points(theta: torch.Tensor, size: Sequence[Any], align_corners: bool)
 
     def places(dim: int) -> torch.Tensor:
         last = sides[dim] - 1
-        number: torch.Tensor = counted(sides[dim], {"dtype": theta.dtype}) * 2 - last
+        wide = torch.promote_types(theta.dtype, torch.float32)
+        number: torch.Tensor = counted(sides[dim], {"dtype": wide}) * 2 - last
         found: torch.Tensor = number / (_larger(last, 1) if align_corners else sides[dim])
-        return found.reshape([-1 if one == dim else 1 for one in range(rank)]).expand(*sides)
+        shape = [-1 if one == dim else 1 for one in range(rank)]
+        return found.to(theta.dtype).reshape(shape).expand(*sides)
 
     base = torch.stack([*map(places, reversed(range(rank))), theta.new_ones(sides)], -1)
     grid = base.reshape(1, prod(sides), rank + 1) @ theta.mT
@@ -207,16 +211,18 @@ def affine_points(theta: torch.Tensor, size: Sequence[Any], align_corners: bool)
 
 def _chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
     """Two chunks are halves; the count of more depends on the size."""
-    if chunks != 2 or not isinstance(input.shape[dim], torch.SymInt):
+    if chunks != 2 or not _is_dynamic(input) or not isinstance(input.shape[dim], torch.SymInt):
         return _torch_chunk(input, chunks, dim)
     return _between(input, dim, [0, (input.shape[dim] + 1) // 2, input.shape[dim]])
 
 
-def _tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+def _tensor_split(input: torch.Tensor, *given: Any, dim: int = 0, **named: Any) -> Any:
     """The first parts have one element more where the size is no multiple of their number."""
-    count = indices_or_sections
-    if not isinstance(count, int) or not isinstance(input.shape[dim], torch.SymInt):
-        return _torch_tensor_split(input, count, dim)
+    count, *places = given or (named.get("sections"), dim)
+    dim = places[0] if places else dim
+    is_known = isinstance(count, int) and _is_dynamic(input)
+    if not is_known or not isinstance(input.shape[dim], torch.SymInt):
+        return _torch_tensor_split(input, *given[:1], dim=dim, **named)
     length, longer = input.shape[dim] // count, input.shape[dim] % count
     ends: list[Any] = [n * length + _smaller(n, longer) for n in range(1, count)]
     return _between(input, dim, [0, *ends, input.shape[dim]])

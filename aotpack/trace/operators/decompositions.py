@@ -113,7 +113,7 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     torch decomposes composite views, such as ``reshape``, into others, to track what changes.
     Complex numbers and sizes that data decide are found by the operators of decompositions.
     """
-    if _is_complex_orcounted(node.meta.get("val")):
+    if _is_complex_or_counted(node.meta.get("val")):
         return False
     target = node.target
     if not isinstance(target, OpOverload):
@@ -133,7 +133,7 @@ def _stays(node: fx.Node, whole: frozenset[str], table: Table) -> bool:
     )
 
 
-def _is_complex_orcounted(value: Any) -> bool:
+def _is_complex_or_counted(value: Any) -> bool:
     """True for a value with complex tensors, or with sizes or numbers that data decide."""
     leaves = value if isinstance(value, (tuple, list)) else (value,)
     return any(isinstance(one, torch.Tensor) and one.is_complex() for one in leaves) or bool(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotpack.runtime.memory.weight_names import fault_of_names, some, without_extra_state
+from aotpack.runtime.memory.weight_names import fault_of_names, some
 
 KNOWN = ["first.weight", "second.weight", "third.weight_codes"]
 
@@ -33,7 +33,9 @@ def test_many_names_are_cut() -> None:
     assert some(list("abcdef")) == "'a', 'b', 'c', 'd', 'e', ..."
 
 
-def test_extra_state_of_modules_is_left_out() -> None:
-    given = {"first.weight": 0, "first._extra_state": 1, "_extra_state": 2, "my_extra_state": 3}
-    assert without_extra_state(given) == {"first.weight": 0, "my_extra_state": 3}
-    assert without_extra_state([1]) == [1]
+def test_extra_state_of_modules_is_no_fault() -> None:
+    assert (
+        fault_of_names({"first.weight": 0, "first._extra_state": 1, "_extra_state": 2}, KNOWN)
+        is None
+    )
+    assert "'my_extra_state' is no weight" in (fault_of_names({"my_extra_state": 3}, KNOWN) or "")
