@@ -95,6 +95,19 @@ def named_order(self: Calls, x: torch.Tensor) -> torch.Tensor:
     return x * 3 if x.shape[0] == 1 and lies and x.shape[2] == 11 else x * 2
 
 
+def squeezed_in_place(self: Calls, x: torch.Tensor) -> torch.Tensor:
+    y = (x * 1).squeeze_(1)
+    return x * 3 if y.dim() == 2 and x.shape[0] % 7 == 4 else x * 2
+
+
+def with_a_table(self: Calls, x: torch.Tensor) -> torch.Tensor:
+    """A tensor that forward keeps for speed is none of a fake run."""
+    if not hasattr(self, "table"):
+        self.table = torch.ones(x.shape[0] * 0 + 1)
+    y = x * self.table
+    return y * 3 if x.shape[0] == 1 and x.shape[1] > 20 and x.shape[1] % 7 == 3 else y * 2
+
+
 WRONG = {
     "a long row": (a_long_row, "where B=1, T=513"),
     "one length": (one_length, "where B=1, T=37"),
@@ -111,6 +124,8 @@ WRONG = {
     "two of three": (two_of_three, "where B=1, T=1, C=5"),
     "in place": (in_place, "where B=3, T=8, C=1"),
     "named order": (named_order, "where B=1, T=1, C=11"),
+    "squeezed in place": (squeezed_in_place, "where B=4, T=1"),
+    "with a table": (with_a_table, "where B=1, T=24"),
 }
 
 
@@ -129,6 +144,10 @@ def test_another_function_behind_a_size_of_one(function: Function, words: str) -
 
 def a_number(self: Calls, x: torch.Tensor) -> torch.Tensor:
     return x * 3 if x.shape[0] == 1 and int(x.shape[1]) == 37 else x * 2
+
+
+def half_a_number(self: Calls, x: torch.Tensor) -> torch.Tensor:
+    return x * 3 if x.shape[0] == 1 and int(x.shape[1] / 2) == 37 else x * 2
 
 
 def a_loop(self: Calls, x: torch.Tensor) -> torch.Tensor:
@@ -158,6 +177,7 @@ def a_check(self: Calls, x: torch.Tensor) -> torch.Tensor:
 
 HIDDEN = {
     "a number": (a_number, r"(?s)where B=1, T=8.*a plain number .*: return x \* 3 if"),
+    "half a number": (half_a_number, r"(?s)where B=1, T=8.*a plain number .*: return x \* 3 if"),
     "a loop": (a_loop, r"(?s)where B=1, T=8.*a plain number .*: for turn in"),
     "an element": (an_element, r"(?s)where B=1, T=8.*symbols, TypeError: unhashable"),
     "an error": (
@@ -227,3 +247,9 @@ def test_the_same_function_is_accepted() -> None:
     for shape in ((1, 38, 3), (1, 2, 1), (4, 7, 2)):
         x = torch.randn(shape)
         assert torch.equal(package(x), x * 2)
+
+
+def test_numbers_have_nothing_to_squeeze() -> None:
+    model = Calls(lambda _, x: x.sum().squeeze(0) + x.sum().squeeze(-1))
+    x = torch.randn(3, 8, 5)
+    assert torch.allclose(aotpack.compile(model, (x,), target="interpreter")(x), 2 * x.sum())

@@ -225,20 +225,7 @@ def _run(call: Call) -> _Run:
         duck_shape=False, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
     )
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    specs, leaves = iter(call.signature.inputs), list[Any]()
-    by_symbol: dict[Any, Int] = {}
-    for leaf in in_program_order(call.program, *call.example):
-        if isinstance(leaf, torch.Tensor):
-            sizes = next(specs).shape[: leaf.dim()]
-            kinds = [DimDynamic.DYNAMIC if _names(size) else DimDynamic.STATIC for size in sizes]
-            leaf = mode.from_tensor(
-                leaf, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds)
-            )
-            for size, theirs in zip(sizes, leaf.shape, strict=True):
-                if isinstance(theirs, torch.SymInt):
-                    by_symbol[theirs.node.expr] = size
-        leaves.append(leaf)
-    args, kwargs = pytree.tree_unflatten(leaves, call.program.call_spec.in_spec)
+    (args, kwargs), by_symbol = _symbolic(call, mode)
     failed = ""
     before = Attributes({"": call.module})
     try:
@@ -260,6 +247,23 @@ def _run(call: Call) -> _Run:
     fixed = [size for one, size in by_symbol.items() if environment.replace(one).is_Integer]
     named = {str(one): size for one, size in by_symbol.items()}
     asked = [Asked.of(branch, named) for branch in branches.found.values()]
-    lines = [shown_frame(line) for line in branches.numbers.values()]
-    names = sorted(set[str]().union(*map(_names, fixed)))
-    return _Run(asked, names, lines, failed)
+    lines = [*dict.fromkeys(map(shown_frame, branches.numbers.values()))]
+    return _Run(asked, sorted(set[str]().union(*map(_names, fixed))), lines, failed)
+
+
+def _symbolic(call: Call, mode: FakeTensorMode) -> tuple[Any, Mapping[Any, Int]]:
+    """The inputs as fake tensors, and their sizes by symbol."""
+    specs, leaves = iter(call.signature.inputs), list[Any]()
+    by_symbol: dict[Any, Int] = {}
+    for leaf in in_program_order(call.program, *call.example):
+        if isinstance(leaf, torch.Tensor):
+            sizes = next(specs).shape[: leaf.dim()]
+            kinds = [DimDynamic.DYNAMIC if _names(size) else DimDynamic.STATIC for size in sizes]
+            leaf = mode.from_tensor(
+                leaf, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds)
+            )
+            for size, theirs in zip(sizes, leaf.shape, strict=True):
+                if isinstance(theirs, torch.SymInt):
+                    by_symbol[theirs.node.expr] = size
+        leaves.append(leaf)
+    return pytree.tree_unflatten(leaves, call.program.call_spec.in_spec), by_symbol
