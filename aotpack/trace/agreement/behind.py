@@ -11,6 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -87,13 +88,13 @@ def hidden_cases(
     for one in known:
         if isinstance(one.branch.asked, Squeezed):
             waiting.extend(_turned(one, (), sizes, example)[:1])
-    seen = set()
+    plain, seen = cache(lambda: _run(resized(example))), set()
     for _ in range(_MOST_RUNS):
         if not waiting:
             return
         values = waiting.popleft()
         yield values
-        asked, fixed = _seen(call, values, example, resized)
+        asked, fixed = _seen(resized(values), values, plain)
         for name in fixed:
             (size,) = (one for one in sizes if one.name == name)
             numbers = (*range(size.low, min(size.high + 1, size.low + _FIXED)), size.high)
@@ -108,21 +109,21 @@ def hidden_cases(
         yield enlarged(values)
 
 
-def _seen(
-    call: Call, values: Values, example: Values, resized: Resized
-) -> tuple[list[Asked], list[str]]:
-    """What a run asks for; refused where it cannot be seen and the model runs for these sizes."""
-    run = _run(resized(values))
+def _seen(call: Call, values: Values, plain: Callable[[], "_Run"]) -> tuple[list[Asked], list[str]]:
+    """What a run asks for; refused where it cannot be seen and the model runs for these sizes.
+
+    ``plain`` gives the run on the example's sizes: what hides there, too, says nothing of these.
+    """
+    run = _run(call)
     hides = ""
     if run.numbers or run.error:
-        plain = _run(resized(example))
-        if own := [line for line in run.numbers if line not in plain.numbers]:
+        if own := [line for line in run.numbers if line not in plain().numbers]:
             hides = "\n  at ".join(
                 ["makes a plain number of a size, as int() and range() do", *own]
             )
-        elif run.error and not plain.error:
+        elif run.error and not plain().error:
             hides = run.error
-    if hides and _runs(resized(values)):
+    if hides and _runs(call):
         case = ", ".join(f"{name}={value}" for name, value in values.items())
         raise TraceError(
             f"exporting {call.signature.name}: where {case}, the model takes another way than "

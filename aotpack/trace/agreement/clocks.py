@@ -11,14 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import AnotherFunction
-from aotpack.trace.agreement.second_call import disagreement, drawing_alike
+from aotpack.trace.agreement.second_call import disagreement, run_apart
 from aotpack.trace.diagnostics.branches import is_model
-from aotpack.trace.eager import Call, Tensors
+from aotpack.trace.eager import Call
 from aotpack.trace.source import is_user_file, shown_path
 
 _STEP = 1_000_000  # nanoseconds from one read of a clock to the next
@@ -33,35 +32,28 @@ _CLOCKS = {getattr(time, name): f"time.{name}" for name in (*_NAMES, *_OTHERS)}
 _DATES = "now", "utcnow", "today"
 
 
-class Clocks:
-    """Inside the block, ``read`` gets the clocks that the model's code reads, with their lines.
+@contextmanager
+def clocks_read() -> Iterator[dict[str, None]]:
+    """Inside the block, clocks that the model's code reads, with their lines, get into the result.
 
     Nothing is seen beside a profiler that is no function of Python.
     """
+    read: dict[str, None] = {}
 
-    def __init__(self) -> None:
-        self.read: dict[str, None] = {}
-
-    def __enter__(self) -> "Clocks":
-        self._before: Any = sys.getprofile()
-        self._sees = self._before is None or isinstance(self._before, (FunctionType, MethodType))
-        if self._sees:
-            sys.setprofile(self._see)
-        return self
-
-    def _see(self, frame: FrameType, event: str, arg: Any) -> None:
+    def see(frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_call" and (name := _name(arg)) and is_model(frame.f_code):
             line = f"{shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
-            self.read.setdefault(f"{name} at {line}")
+            read.setdefault(f"{name} at {line}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._sees:
-            sys.setprofile(self._before)
+    before: Any = sys.getprofile()
+    if before is not None and not isinstance(before, (FunctionType, MethodType)):
+        yield read
+        return
+    sys.setprofile(see)
+    try:
+        yield read
+    finally:
+        sys.setprofile(before)
 
 
 def _name(function: Any) -> str:
@@ -86,11 +78,12 @@ def check_clocks(call: Call, read: Iterable[str]) -> None:
     clocks = [*read]
     if not clocks:
         return
-    with Clocks() as running:
-        first = _results(call, 0)
-    how = "it cannot be given another time" if running.read else ""
+    with clocks_read() as running:
+        first = run_apart(call, _set(0))
+    how = "it cannot be given another time" if running else ""
     for number in range(1, _SHIFTS):
-        how = how or disagreement(call, first, _results(call, number), "a call at another time")
+        found = run_apart(call, _set(number * _SHIFT))
+        how = how or disagreement(call, first, found, "a call at another time")
     if how:
         raise AnotherFunction(
             f"tracing {call.signature.name}: forward reads {' and '.join(clocks[:3])}, and a "
@@ -98,19 +91,9 @@ def check_clocks(call: Call, read: Iterable[str]) -> None:
         )
 
 
-def _results(call: Call, number: int) -> Tensors:
-    """Of eager at another time, with clocks that advance by a step at each read."""
-    before = Attributes({"": call.module})
-    try:
-        with drawing_alike(), _set(number * _SHIFT):
-            return call.run()
-    finally:
-        before.restore()
-
-
 @contextmanager
 def _set(shift: int) -> Iterator[None]:
-    """Inside the block, the clocks of ``time`` and of dates are others, where modules hold them."""
+    """Inside the block, clocks that modules hold are ``shift`` nanoseconds from now, by steps."""
     steps = itertools.count(0, _STEP)
     replaced: dict[Any, Any] = {}
     for name in _SECONDS:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.exported import AnotherFunction
-from aotpack.trace.agreement.second_call import disagreement, drawing_alike
-from aotpack.trace.eager import Call, Tensors
+from aotpack.trace.agreement.second_call import disagreement, run_apart
+from aotpack.trace.eager import Call
 
 _RUNS = 24  # a branch that is taken one time in four is missed once in a thousand builds
 
@@ -35,9 +34,10 @@ def check_draws(call: Call, drawn: list[str]) -> None:
     if not drawn:
         return
     with _kept():
-        first = _results(call, 0)
+        first = run_apart(call, _begun(0))
         for seed in range(1, _RUNS):
-            how = disagreement(call, first, _results(call, seed), "a call that draws other numbers")
+            found = run_apart(call, _begun(seed))
+            how = disagreement(call, first, found, "a call that draws other numbers")
             if how:
                 raise AnotherFunction(
                     f"tracing {call.signature.name}: forward draws from {' and '.join(drawn)}, and "
@@ -46,16 +46,12 @@ def check_draws(call: Call, drawn: list[str]) -> None:
                 )
 
 
-def _results(call: Call, seed: int) -> Tensors:
-    """Of eager, with the generators of Python and numpy begun with ``seed``."""
-    before = Attributes({"": call.module})
+@contextmanager
+def _begun(seed: int) -> Iterator[None]:
+    """Inside the block, the generators of Python and numpy begin with ``seed``."""
     random.seed(seed)
     np.random.seed(seed)
-    try:
-        with drawing_alike():
-            return call.run()
-    finally:
-        before.restore()
+    yield
 
 
 @contextmanager

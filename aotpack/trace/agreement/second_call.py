@@ -8,7 +8,7 @@ alone, such as tables and masks, changes nothing and is accepted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -175,6 +175,16 @@ def drawing_alike() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
+
+
+def run_apart(call: Call, surroundings: AbstractContextManager[None]) -> Tensors:
+    """The results of eager in other surroundings; what it leaves in Python is put back."""
+    before = Attributes({"": call.module})
+    try:
+        with drawing_alike(), surroundings:
+            return call.run()
+    finally:
+        before.restore()
 
 
 def disagreement(

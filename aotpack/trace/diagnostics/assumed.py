@@ -85,9 +85,8 @@ def cases_at_ones(
     Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
     not ``asked``, the least sizes are tried, of the first sets.
     """
-    first = [compiled_condition(one) for one in dict.fromkeys(asked) if not is_declared(one)]
-    then = [compiled_condition(one) for one in dict.fromkeys(others) if one not in asked]
-    codes = [one for one in (*first, *then) if one is not None]
+    first = _codes(one for one in asked if not is_declared(one))  # each has one: may_assume
+    codes = [*first, *_codes(one for one in others if one not in asked)]
     count = len(first)
     sets: dict[tuple[bool, ...], list[Sizes]] = {}
     for case in _points(codes, ranges, example, are_asked=bool(first)):
@@ -101,6 +100,11 @@ def cases_at_ones(
     found = [end(sets[one], key=_extent) for one in asked_for for end in (min, max)]
     found += [min(sets[one], key=_extent) for one in unasked]
     return [*{tuple(case.items()): dict(case) for case in found}.values()]
+
+
+def _codes(conditions: Iterable[Any]) -> list[CodeType]:
+    found = map(compiled_condition, dict.fromkeys(conditions))
+    return [one for one in found if one is not None]
 
 
 def compiled_condition(condition: Any) -> CodeType | None:

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.stages import Golden, Graph
-from aotpack.trace.agreement.clocks import Clocks, check_clocks
+from aotpack.trace.agreement.clocks import check_clocks, clocks_read
 from aotpack.trace.agreement.draws import Generators, check_draws
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.second_call import run_once
@@ -79,9 +79,9 @@ class Ways:
         signature = graph.signature
         call = Call(self.module, self.exported, example, signature)
         generators = Generators()
-        with Clocks() as clocks:
+        with clocks_read() as clocks:
             eager = run_once(call)
-        check_clocks(call, clocks.read)
+        check_clocks(call, clocks)
         check_draws(call, generators.drawn())
         if is_random(self.exported):
             return eager
