@@ -96,21 +96,24 @@ def check_shared_storage(schedule: Schedule) -> None:
 
 
 def check_bases(schedule: Schedule) -> None:
-    """An operation that overwrites a base is alone in its kernel, with the base's strides."""
+    """An operation that overwrites a base is alone in its kernel, with the base's strides.
+
+    Other readers of the base run in earlier launches.
+    """
     homes = {life.buffer: life.storage for life in schedule.lifetimes}
     homes |= {name: name for name in schedule.program.outputs}
     for update in schedule.program.updates:
         homes |= {update.name: update.name, update.value: update.name}
     bases: set[str] = set()
-    pairs = ((kernel, member) for kernel in schedule.kernels for member in kernel.members)
-    for kernel, member in pairs:
+    steps = [(n, k) for n, together in enumerate(launches(schedule.kernels)) for k in together]
+    for step, kernel, member in ((n, k, member) for n, k in steps for member in k.members):
         operation = member.operation
         for target, base in in_place_pairs(operation):
             bases.add(base)
-            readers = [k for k in schedule.kernels if base in k.reads]
-            is_read = any(load.buffer == base for load in loads(operation))
+            others = (k is not kernel for n, k in steps if n >= step and base in k.reads)
+            is_read = any(others) or any(load.buffer == base for load in loads(operation))
             is_read |= read_whole(operation).count(base) > 1
-            if len(kernel.members) > 1 or len(readers) > 1 or is_read:
+            if len(kernel.members) > 1 or is_read:
                 message = f"{base} is read beside what overwrites it"
                 raise InvalidSchedule(schedule, kernel, message)
             is_alike = schedule.strides[target] == schedule.strides[base]

@@ -6,11 +6,12 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.key_range import FARTHEST_SHIFT, KeyBound, is_upper_bound, key_bounds
 from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
+from aotpack.ir.kernels.new_keys import NewRow, is_at, new_row, new_rows
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Load, Value
+from aotpack.ir.values import Load, Value, loads_below
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -19,6 +20,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
 from aotpack.render.triton.attention_contexts import (
     AttentionContext,
+    FirstBlock,
     KeyBlock,
     KeyRangeContext,
     KeySplitContext,
@@ -50,8 +52,7 @@ def attention_context(
 ) -> AttentionContext:
     """The context of the attention template, without the name; ``o`` has grouped heads."""
     slots = _Slots(builder, o, tile)
-    query = slots.query()
-    blocks = tuple(slots.block(edge=edge) for edge in _kinds_of_blocks(o, tile))
+    first, query, blocks = slots.tiles()
     builder.results[o.target] = "whole" if tile.most_programs else "acc"
     keys = slots.range_of_keys()
     split = _split_context(kernel, o, tile, builder) if tile.most_programs else None
@@ -79,6 +80,7 @@ def attention_context(
         precision=precision(o.operand, tile.precision),
         setup=slots.setup,
         query=query,
+        first=first,
         blocks=blocks,
         keys=keys,
         sums_late=tile.is_for_few,
@@ -113,8 +115,12 @@ def _side(axis: Axis, block: int) -> TileAxis:
 
 
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:
-    """First the blocks that every query sees whole, then those at the edge, if there can be any."""
+    """First the blocks that every query sees whole, then those at the edge, if there can be any.
+
+    The block of a new row is one of the latter.
+    """
     edges = o.causal or is_upper_bound(o) or not known_multiple(o.j.extent, tile.j)
+    edges |= bool(new_rows(o))
     return (False, True) if edges else (False,)
 
 
@@ -125,7 +131,10 @@ class _Slots:
         self._builder, self._o, self._tile = builder, o, tile
         outer = frozenset((o.batch, o.head, o.i, o.d, o.e))
         self._described: dict[str, Factor] = {}
+        self._rows = new_rows(o)
+        self._early = Region(outer)
         self._before = {name: Region(outer) for name in ("query", "key", "value", "logits")}
+        self._range: KeyRangeContext | None = None
 
     @property
     def setup(self) -> tuple[str, ...]:
@@ -134,6 +143,42 @@ class _Slots:
         lines = tuple(item for item in items if isinstance(item, str))
         made = (line for one in self._described.values() for line in (*one.before, *one.setup))
         return (*lines, *made)
+
+    def tiles(self) -> tuple[FirstBlock | None, QueryContext, tuple[KeyBlock, ...]]:
+        """The first block, the queries, and each kind of block."""
+        kinds = _kinds_of_blocks(self._o, self._tile)
+        first, query = self.first_block(), self.query()
+        return first, query, tuple(self.block(edge=edge) for edge in kinds)
+
+    def first_block(self) -> FirstBlock | None:
+        """The first block of a program, whose cached rows are requested before the wait.
+
+        None where something that says which rows these are is made by an earlier launch.
+        """
+        o, program = self._o, self._builder.schedule.program
+        known = [row.position for row in self._rows] + [one.value for one in key_bounds(o)]
+        read = loads_below((*known, *(row.cached for row in self._rows)))
+        given = {*program.inputs, *program.weights}
+        if not self._tile.keys_first or not {x.buffer for x in read} <= given:
+            return None
+        self._range = self._range_in(self._early)
+        requests = self._early.open(None, frozenset((o.j,)))
+        for row, names, inner in zip(self._rows, self._sides, (o.d, o.j), strict=True):
+            frame = _frame(o, self._tile, names)
+            masks = {**frame.masks, o.j: f"{names[o.j]}_mask"}
+            emitter = self._builder.emitter_in(replace(frame, masks=masks), requests)
+            emitter.value(row.position)
+            requests.names[row] = emitter.operand(row.cached, o.operand, inner)
+        for region in self._before.values():
+            region.names.update(self._early.names)
+        setup = tuple(item for item in self._early.items if isinstance(item, str))
+        return FirstBlock(setup, tuple(requests.lines()), self.block(edge=True, known=requests))
+
+    @property
+    def _sides(self) -> tuple[dict[Axis, str], dict[Axis, str]]:
+        """The names of the axes in the tiles of keys and values."""
+        o = self._o
+        return {o.d: "d_column", o.j: "j"}, {o.j: "j_column", o.e: "e"}
 
     def query(self) -> QueryContext:
         """The query tile, loaded once; for few queries, with each block of keys (lines of a step).
@@ -160,13 +205,15 @@ class _Slots:
             return False
         return self._builder.arguments.dtype(value.buffer) is self._o.operand
 
-    def block(self, *, edge: bool) -> KeyBlock:
-        """One step over keys; without ``edge`` no key is checked against the end."""
+    def block(self, *, edge: bool, known: Region | None = None) -> KeyBlock:
+        """One step over keys; without ``edge`` no key is checked against the end.
+
+        Cached rows that are ``known`` there are not loaded again.
+        """
         o = self._o
-        columns = {o.d: "d_column", o.j: "j"}
-        key_lines, key = self._factor("key", columns, o.key, o.d, edge=edge)
-        rows = {o.j: "j_column", o.e: "e"}
-        value_lines, value = self._factor("value", rows, o.value, o.j, edge=edge)
+        columns, rows = self._sides
+        key_lines, key = self._factor("key", columns, o.key, o.d, edge=edge, known=known)
+        value_lines, value = self._factor("value", rows, o.value, o.j, edge=edge, known=known)
         loop, emitter = self._loop("logits", {o.i: "i", o.j: "j"}, edge=edge)
         bias = emitter.value(o.bias) if o.bias is not None else ""
         is_masked = o.mask is not None and (edge or o.causal or not is_upper_bound(o))
@@ -176,17 +223,25 @@ class _Slots:
 
     def range_of_keys(self) -> KeyRangeContext:
         """The range that the mask allows; in causal attention it follows from the queries."""
+        return self._range or self._range_in(self._before["logits"])
+
+    def _range_in(self, region: Region) -> KeyRangeContext:
         o = self._o
         bounds = () if o.causal else key_bounds(o)
         upper = tuple(one for one in bounds if one.is_upper)
-        lowest = tuple(self._bound(one, "min") for one in bounds if not one.is_upper)
-        clear = tuple(self._bound(one, "min") for one in upper) if is_upper_bound(o) else ()
-        return KeyRangeContext(lowest, tuple(self._bound(one, "max") for one in upper), clear)
+        lowest = tuple(self._bound(one, "min", region) for one in bounds if not one.is_upper)
+        before = (KeyBound(row.position, Int.of(-1), is_upper=True) for row in self._rows)
+        clear = (*(upper if is_upper_bound(o) else ()), *dict.fromkeys(before))
+        return KeyRangeContext(
+            lowest,
+            tuple(self._bound(one, "max", region) for one in upper),
+            tuple(self._bound(one, "min", region) for one in clear),
+        )
 
-    def _bound(self, bound: KeyBound, extreme: str) -> str:
+    def _bound(self, bound: KeyBound, extreme: str, region: Region) -> str:
         """One number for all rows of the tile; those past the end count with a load of 0."""
         frame = _frame(self._o, self._tile, {self._o.i: "i", self._o.j: "j"})
-        emitter = self._builder.emitter_in(frame, self._before["logits"])
+        emitter = self._builder.emitter_in(frame, region)
         text = emitter.value(bound.value)
         text = f"tl.cast({text}, tl.int64)"
         if bound.shift.constant != 0:  # positions may begin anywhere, as times do
@@ -197,7 +252,14 @@ class _Slots:
         return text
 
     def _factor(
-        self, slot: str, names: dict[Axis, str], value: Value, inner: Axis, *, edge: bool
+        self,
+        slot: str,
+        names: dict[Axis, str],
+        value: Value,
+        inner: Axis,
+        *,
+        edge: bool,
+        known: Region | None,
     ) -> tuple[tuple[str, ...], str]:
         """Lines of a step, and what they load: through a descriptor if the tile asks for it."""
         if self._tile.descriptors and slot not in self._described:
@@ -209,14 +271,26 @@ class _Slots:
                 self._described[slot] = made
         if slot in self._described:
             return self._described[slot].body, slot
-        return self._emit(slot, names, value, inner, edge=edge)
-
-    def _emit(
-        self, slot: str, names: dict[Axis, str], value: Value, inner: Axis, *, edge: bool
-    ) -> tuple[tuple[str, ...], str]:
         loop, emitter = self._loop(slot, names, edge=edge)
-        name = emitter.operand(value, self._o.operand, inner)
+        row = new_row(value, self._o.j)
+        if row is None:
+            name = emitter.operand(value, self._o.operand, inner)
+        elif not edge:
+            name = emitter.operand(row.cached, self._o.operand, inner)
+        else:
+            name = self._chosen(emitter, row, inner, known)
         return tuple(loop.lines()), name
+
+    def _chosen(self, emitter: Emitter, row: NewRow, inner: Axis, known: Region | None) -> str:
+        """The tile of cached rows with the new one at its place."""
+        operand, dialect = self._o.operand, emitter.dialect
+        cached = known.names[row] if known else emitter.operand(row.cached, operand, inner)
+        is_new = emitter.value(is_at(self._o.j, row))
+        new = emitter.value(row.new)
+        if inner in emitter.frame.masks:
+            new = dialect.where(emitter.frame.masks[inner], new, "0.0")
+        new = dialect.cast(f"({new})", row.new.dtype, operand)
+        return emitter.once(dialect.where(is_new, new, cached), operand)
 
     def _loop(self, slot: str, names: dict[Axis, str], *, edge: bool) -> tuple[Region, Emitter]:
         frame = _frame(self._o, self._tile, names)

@@ -22,6 +22,18 @@ class KeyBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstBlock:
+    """The first block of a program: ``requests`` of cached rows come before the wait.
+
+    So do ``setup`` lines, which say which keys a program has.
+    """
+
+    setup: tuple[str, ...]
+    requests: tuple[str, ...]
+    block: KeyBlock
+
+
+@dataclass(frozen=True, slots=True)
 class QueryContext:
     """The tile of queries: ``lines`` load it in each step, if not before all of them."""
 
@@ -124,6 +136,7 @@ class AttentionContext:
     precision: str
     setup: tuple[str, ...]
     query: QueryContext
+    first: FirstBlock | None
     blocks: tuple[KeyBlock, ...]
     keys: KeyRangeContext
     sums_late: bool  # each column of a step has a sum of its own until all keys are seen

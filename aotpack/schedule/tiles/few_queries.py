@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aotpack.devices import Gpu
+from aotpack.early_start import FIRST_ARCH
 from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.grouped_heads import heads_together, over_grouped_heads
 from aotpack.ir.kernels.key_splits import (
@@ -19,9 +20,11 @@ from aotpack.ir.kernels.key_splits import (
     power_of_two,
     row_tiles,
 )
+from aotpack.ir.kernels.new_keys import new_rows
 from aotpack.ir.kernels.tiles import AttentionTile, Tile, Variant
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import ceil_div
 
 MOST_ROWS = 64  # of heads with the same keys
 MOST_ELEMENTS = 8192  # of a tile of results, in registers
@@ -30,6 +33,7 @@ NARROW_HEAD, WIDE_HEAD = 64, 128  # elements
 OTHERS = ((32, 4, 4), (64, 4, 4), (128, 4, 2), (128, 8, 3), (64, 4, 2), (32, 2, 4), (128, 4, 3))
 """Keys, warps and stages of candidates."""
 MOST_DYNAMIC_TILES = 4  # for each head, where the number of queries is dynamic
+MOST_FIRST_STEPS = 2  # of a program that requests its first keys before it waits
 
 
 def few_queries(attention: Attention, arches: tuple[int, int], gpu: Gpu) -> tuple[Variant, ...]:
@@ -66,6 +70,19 @@ def _parts_tile(attention: Attention, rows: int) -> tuple[AttentionTile, int]:
     return _whole_tile(attention, rows), 1
 
 
+def _first_keys_tile(attention: Attention, rows: int) -> AttentionTile | None:
+    """The tile of programs that request their first keys before they wait, if there is one.
+
+    These keys are in registers.
+    """
+    head = max(padded(attention.d), padded(attention.e))
+    if not new_rows(attention) or attention.operand is DType.FLOAT32:
+        return None
+    if rows > SMALLEST_DOT or head > WIDE_HEAD:
+        return None
+    return AttentionTile(rows, 128 if head <= NARROW_HEAD else 64, 4, 1, keys_first=True)
+
+
 def _whole_tile(attention: Attention, rows: int) -> AttentionTile:
     """The tile of programs that see all keys."""
     head = max(padded(attention.d), padded(attention.e))
@@ -93,6 +110,11 @@ def _split(
     programs *= gpu.multiprocessors
     grouped = over_grouped_heads(attention, together)[0]
     split = replace(tile, heads=together, most_programs=programs)
+    early = _first_keys_tile(attention, rows)
+    if early is not None and arches[0] >= FIRST_ARCH:
+        early = replace(early, heads=together, most_programs=gpu.multiprocessors)
+        if _most_steps(grouped, early) <= MOST_FIRST_STEPS:
+            split, programs = early, gpu.multiprocessors
     tiles = row_tiles(grouped, split)
     fewest, most = bounds(tiles)
     limit = programs // 2
@@ -101,6 +123,12 @@ def _split(
     if fewest > limit or bounds(key_splits(grouped, split))[1] == 1:
         return
     yield Variant(split, *arches, tiles, None if is_always_few and most <= limit else limit)
+
+
+def _most_steps(attention: Attention, tile: AttentionTile) -> float:
+    """The most blocks of keys of one program."""
+    steps = ceil_div(ceil_div(attention.j.extent, tile.j), key_splits(attention, tile))
+    return bounds(steps)[1]
 
 
 def with_fixed_splits(tile: Tile, attention: Attention) -> Tile:

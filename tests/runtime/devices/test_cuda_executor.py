@@ -24,7 +24,7 @@ def test_sizes_seen_twice_become_a_graph_with_the_plans_edges(diamond: Path, gpu
             call_diamond(model, value=value)
         assert library.log.count("cuLaunchKernelEx") == 10
         assert library.log.count("cuGraphLaunch") == 3
-        assert library.early_launches == (10 if gpu.starts_early else 0)
+        assert library.early_launches == (8 if gpu.starts_early else 0)  # not the first of a call
         assert library.log.count("cuGraphAddDependencies_v2") == (4 if gpu.starts_early else 0)
 
 

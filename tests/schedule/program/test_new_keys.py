@@ -1,0 +1,150 @@
+"""Which attention reads new keys where they are made, and when its programs ask for keys first."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
+from aotpack.ir.kernels.new_keys import new_rows
+from aotpack.ir.kernels.tiles import AttentionTile
+from aotpack.ir.operations import Attention, Scatter
+from aotpack.ir.verify.schedule import verify_schedule
+from aotpack.ir.verify.tiles import InvalidSchedule
+from aotpack.target import CPU, Target
+from tests.render.models import rendered
+from tests.schedule.programs import assert_same, replayed, scheduled
+
+BF16, F32 = torch.bfloat16, torch.float32
+HOPPER, AMPERE = Target("cuda", 90), Target("cuda", 80)
+WIDTH = 32
+
+
+class Layer(nn.Module):
+    """Two heads of 16 or more elements; ``kind`` says what is unusual."""
+
+    def __init__(self, kind: str = "", places: int = 256, head: int = 16) -> None:
+        super().__init__()
+        self.kind, self.head = kind, head
+        self.wide = nn.Linear(WIDTH, 6 * head, bias=False)
+        self.register_buffer("keys", torch.zeros(1, 2, places, head))
+        self.register_buffer("values", torch.zeros(1, 2, places, head))
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        q, k, v = self.wide(x).unflatten(-1, (6, self.head)).transpose(1, 2).chunk(3, 1)
+        if self.kind == "norms of heads":
+            q, k = (one * one.float().square().mean(-1, True).rsqrt().to(one) for one in (q, k))
+        q = q.float().cos().to(q.dtype)
+        if self.kind == "one head":
+            self.keys[:, :1].index_copy_(2, at, k[:, :1])
+        else:
+            self.keys.index_copy_(2, at, k)
+        self.values.index_copy_(2, at, v)
+        read = torch.roll(self.keys, 1, 2) if self.kind == "read elsewhere" else self.keys
+        y = F.scaled_dot_product_attention(q, read, self.values)
+        if self.kind == "read again":
+            return y, self.keys.sum()
+        if self.kind == "twice":
+            return y, F.scaled_dot_product_attention(q * 2, self.keys, self.values)
+        return (y,)
+
+
+def example(layer: Layer, tokens: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    dtype = layer.keys.dtype
+    return torch.zeros(1, tokens, WIDTH, dtype=dtype), torch.zeros(tokens, dtype=torch.int64)
+
+
+def made(layer: Layer, tokens: int = 1, target: Target = HOPPER) -> Schedule:
+    return scheduled(layer, *example(layer, tokens), targets=(target,)).schedule
+
+
+def attention(schedule: Schedule) -> Kernel:
+    (kernel,) = (k for k in schedule.kernels if isinstance(k.template_op, Attention))
+    return kernel
+
+
+def rows_of(schedule: Schedule) -> int:
+    kernel = attention(schedule)
+    assert isinstance(kernel.template_op, Attention)
+    return len(new_rows(kernel.template_op))
+
+
+def test_a_step_is_a_product_attention_and_one_launch_of_updates() -> None:
+    schedule = made(Layer())
+    _, attends, updates = launches(schedule.kernels)
+    assert rows_of(schedule) == 2 and attends == (attention(schedule),)
+    assert attends[0].reads == ("linear_product", "at", "keys", "values")  # no query
+    assert all(isinstance(k.members[0].operation, Scatter) for k in updates) and len(updates) == 2
+
+
+def test_the_program_stays_the_same() -> None:
+    schedule = made(Layer())
+    plain = scheduled(Layer(), *example(Layer()), targets=(CPU,)).schedule
+    assert rows_of(plain) == 0
+    assert_same(plain.program, replayed(schedule))
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("norms of heads", 1),
+        ("read elsewhere", 1),
+        ("read again", 1),
+        ("one head", 1),
+        ("", 2),  # two rows are new
+        ("", 40),
+    ],
+)
+def test_others_read_the_cache(kind: str, tokens: int) -> None:
+    assert rows_of(made(Layer(kind), tokens)) == 0
+
+
+def test_two_readers_both_read_the_cache() -> None:
+    schedule = made(Layer("twice"))
+    found = [k.template_op for k in schedule.kernels if isinstance(k.template_op, Attention)]
+    assert [len(new_rows(one)) for one in found] == [0, 0]
+
+
+def test_no_update_runs_before_the_reader_of_the_old_cache() -> None:
+    schedule = made(Layer())
+    first, *rest = (k for k in schedule.kernels if k.scatter is not None)
+    others = [k for k in schedule.kernels if k.scatter is None]
+    early = (others[0], replace(first, shares_launch=False), *others[1:])
+    with pytest.raises(InvalidSchedule):
+        verify_schedule(replace(schedule, kernels=(*early, *rest)))
+
+
+def tiles(layer: Layer, target: Target = HOPPER) -> list[AttentionTile]:
+    """The tiles of attention for an architecture, the preferred one first."""
+    variants = attention(made(layer.to(BF16), target=target)).variants
+    (taken,) = (v for v in variants if v.takes(target.arch))
+    return [one for one in (taken.tile, *taken.others) if isinstance(one, AttentionTile)]
+
+
+def test_programs_of_few_blocks_ask_for_keys_first() -> None:
+    assert tiles(Layer(places=4096, head=64))[0].keys_first
+    assert tiles(Layer(places=4096, head=128))[0].keys_first
+
+
+@pytest.mark.parametrize(
+    ("layer", "target"),
+    [
+        (Layer(places=65536, head=64), HOPPER),  # many blocks
+        (Layer(places=4096, head=256), HOPPER),  # too many registers
+        (Layer(places=4096, head=64), AMPERE),  # no launch starts early
+    ],
+)
+def test_others_do_not(layer: Layer, target: Target) -> None:
+    assert not any(tile.keys_first for tile in tiles(layer, target))
+
+
+def test_cached_rows_are_requested_before_the_wait_and_new_ones_read_behind_it() -> None:
+    layer = Layer(places=4096, head=64).to(BF16)
+    kernels = rendered(layer, *example(layer), targets=(HOPPER,)).kernels
+    (text,) = (kernel.text for kernel in kernels if kernel.name.startswith("attention"))
+    before, after = text.split("gdc_wait()\n")[-2:]
+    assert "tl.load(keys_ptr" in before and "tl.load(values_ptr" in before
+    assert "product_ptr +" not in before and "product_ptr +" in after
+    assert "at_ptr" not in after
