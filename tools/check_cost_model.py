@@ -3,9 +3,10 @@
     python tools/check_cost_model.py [PATTERN ...] [--models FILE,...] [--rows N] [--columns N]
                                      [--candidates N] [-o tuning.json]
 
-Patterns are those of ``tools/bench_kernels.py`` in bfloat16; ``--models`` are model files. Packages
-are built in parallel, in separate processes, and then timed one after the other on the GPU: every
-form of every launch, and the whole with the first forms and with the quickest, alternately.
+Patterns are those of ``tools/bench_kernels.py`` in bfloat16; ``--models`` are cases of
+``tools/model_cases.py``, in bfloat16 too, or model files. Packages are built in parallel, in
+separate processes, and then timed one after the other on the GPU: every form of every launch, and
+the whole with the first forms and with the quickest, alternately.
 """
 
 import argparse
@@ -32,16 +33,19 @@ from aotpack.target import Target, native_target
 from aotpack.trace import load_model
 from aotpack.tune import estimate
 from tools.bench_kernels import PATTERNS, USUAL, microseconds
+from tools.model_cases import CASES, made
 
 ROUNDS = 3
 
 
 def source(name: str, rows: int, columns: int) -> Source:
-    """A pattern's module and inputs, or a model file's."""
+    """A pattern's module and inputs, a case's, or a model file's."""
     if name in PATTERNS:
         torch.manual_seed(0)
         pattern = PATTERNS[name]
         return Source(pattern, pattern.inputs(rows, columns, torch.bfloat16, "cpu"), name=name)
+    if name in CASES:
+        return Source(*made(name, torch.bfloat16), name=name)
     loaded = load_model(name)
     return Source(loaded.module, loaded.args, loaded.kwargs, loaded.dynamic_shapes, Path(name).stem)
 

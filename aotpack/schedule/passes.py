@@ -24,6 +24,7 @@ from aotpack.schedule.memory.in_place_updates import place_updates
 from aotpack.schedule.memory.lifetimes import plan_memory
 from aotpack.schedule.memory.scan_exchange import declare_exchanges
 from aotpack.schedule.parts import attach_parts, schedule_parts, schedule_weight_program
+from aotpack.schedule.program.attend_before_append import attend_before_append
 from aotpack.schedule.program.causal_mask import recognise_causal_masks
 from aotpack.schedule.program.copy_windows import copy_windows
 from aotpack.schedule.program.dead_code import remove_dead_code
@@ -31,7 +32,6 @@ from aotpack.schedule.program.fixed_order import fix_order
 from aotpack.schedule.program.gelu import recognise_gelu
 from aotpack.schedule.program.insert_copies import insert_copies
 from aotpack.schedule.program.merge_products import merge_products
-from aotpack.schedule.program.new_keys import attend_to_new_keys
 from aotpack.schedule.program.online_softmax import merge_softmax_sums
 from aotpack.schedule.program.prologue import widen_in_products
 from aotpack.schedule.program.realize import realize
@@ -60,7 +60,7 @@ PREPARE = (
     draft_pass(realize, "program"),
     draft_pass(recognise_gelu, "program"),
     draft_pass(recognise_causal_masks, "program"),
-    draft_pass(attend_to_new_keys, "program", only_without="part"),
+    draft_pass(attend_before_append, "program", only_without="part"),
     draft_pass(merge_softmax_sums, "program"),
     draft_pass(copy_windows, "program"),
     draft_pass(expand_sorts, "program"),

@@ -32,6 +32,7 @@ from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
+from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
@@ -205,6 +206,7 @@ def decompose(
             _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
         ):
             decomposed = run_decompositions(program, whole)
+        check_sizes_kept(decomposed, program)
         keep_counted_ranges(decomposed, program)
         log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
         decomposed.graph_module.meta[CONDITIONS] = log

@@ -6,5 +6,5 @@ In reading order: ``tiles`` (block sizes and variants), ``kernel`` (kernels and 
 ``runs`` (scales of groups), ``one_row`` (codes in the matrix unit), ``row_reads`` (row pipelines),
 ``cluster_mailbox`` (cluster reductions), ``last_block``, ``partial_sums`` (memory of shared sums),
 ``turns`` (loops in a launch), and attention ``grouped_heads``, ``key_splits``, ``key_range``,
-``new_keys`` (caches that a step extends) and ``head_blocks``.
+``appended_rows`` (of caches) and ``head_blocks``.
 """

@@ -20,7 +20,7 @@ from aotpack.ir.values import Apply, IndexValue, Value
 FARTHEST_SHIFT = 2**61  # what is added to it or taken from it stays an int64
 _CONJUNCTIONS = ("logical_and", "bitwise_and")
 _MIRRORED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
-_POSITIONS = (DType.INT32, DType.INT64)  # types that hold any of them
+POSITIONS = (DType.INT32, DType.INT64)  # types that hold any of them
 _INTEGERS = (DType.INT8, DType.INT16, DType.INT32, DType.INT64)
 
 
@@ -66,7 +66,7 @@ def _bounds(mask: Value, key: Axis) -> Iterator[KeyBound]:
 
 def _bound(op: str, left: Value, right: Value, key: Axis) -> Iterator[KeyBound]:
     """The bound of ``key + rest <op> right``."""
-    if not isinstance(left, IndexValue) or left.dtype not in _POSITIONS:
+    if not isinstance(left, IndexValue) or left.dtype not in POSITIONS:
         return
     if right.dtype not in _INTEGERS:
         return

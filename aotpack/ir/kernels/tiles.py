@@ -133,7 +133,7 @@ class AttentionTile:
     A tile for few queries has those of ``heads`` heads, which have the same keys, as rows; others
     have 0. With ``most_programs`` the keys are split between programs, at most so many in all; the
     last program of a tile to end adds the parts. With ``keys_first`` these request the cached keys
-    and values of their first step before they wait for the launch before.
+    and values of their first step before they wait for the launch before, without descriptors.
 
     With ``roles`` compiled code has a warp that requests keys and values through descriptors,
     besides groups of four warps that attend, each to its own rows of queries.

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.appended_rows import AppendedRow, appended_row, appended_rows, is_at
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.key_range import FARTHEST_SHIFT, KeyBound, is_upper_bound, key_bounds
 from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
-from aotpack.ir.kernels.new_keys import NewRow, is_at, new_row, new_rows
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
 from aotpack.ir.symbolic.integers import Axis, Int
-from aotpack.ir.values import Load, Value, loads_below
+from aotpack.ir.values import Load, Value, indirect_values, loads_below
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import batch_names, batch_numbers, render_epilogue
 from aotpack.render.emit.frame import Frame
@@ -117,10 +117,10 @@ def _side(axis: Axis, block: int) -> TileAxis:
 def _kinds_of_blocks(o: Attention, tile: AttentionTile) -> tuple[bool, ...]:
     """First the blocks that every query sees whole, then those at the edge, if there can be any.
 
-    The block of a new row is one of the latter.
+    The block of an appended row is one of the latter.
     """
     edges = o.causal or is_upper_bound(o) or not known_multiple(o.j.extent, tile.j)
-    edges |= bool(new_rows(o))
+    edges |= bool(appended_rows(o))
     return (False, True) if edges else (False,)
 
 
@@ -131,7 +131,7 @@ class _Slots:
         self._builder, self._o, self._tile = builder, o, tile
         outer = frozenset((o.batch, o.head, o.i, o.d, o.e))
         self._described: dict[str, Factor] = {}
-        self._rows = new_rows(o)
+        self._rows = appended_rows(o)
         self._early = Region(outer)
         self._before = {name: Region(outer) for name in ("query", "key", "value", "logits")}
         self._range: KeyRangeContext | None = None
@@ -156,7 +156,9 @@ class _Slots:
         None where something that says which rows these are is made by an earlier launch.
         """
         o, program = self._o, self._builder.schedule.program
-        known = [row.position for row in self._rows] + [one.value for one in key_bounds(o)]
+        known = [row.position for row in self._rows]
+        for bound in key_bounds(o):
+            known += [bound.value, *indirect_values((bound.shift,))]
         read = loads_below((*known, *(row.cached for row in self._rows)))
         given = {*program.inputs, *program.weights}
         if not self._tile.keys_first or not {x.buffer for x in read} <= given:
@@ -167,7 +169,7 @@ class _Slots:
             frame = _frame(o, self._tile, names)
             masks = {**frame.masks, o.j: f"{names[o.j]}_mask"}
             emitter = self._builder.emitter_in(replace(frame, masks=masks), requests)
-            emitter.value(row.position)
+            emitter.value(row.position)  # named before the wait, for the lines behind it
             requests.names[row] = emitter.operand(row.cached, o.operand, inner)
         for region in self._before.values():
             region.names.update(self._early.names)
@@ -272,7 +274,7 @@ class _Slots:
         if slot in self._described:
             return self._described[slot].body, slot
         loop, emitter = self._loop(slot, names, edge=edge)
-        row = new_row(value, self._o.j)
+        row = appended_row(value, self._o)
         if row is None:
             name = emitter.operand(value, self._o.operand, inner)
         elif not edge:
@@ -281,15 +283,15 @@ class _Slots:
             name = self._chosen(emitter, row, inner, known)
         return tuple(loop.lines()), name
 
-    def _chosen(self, emitter: Emitter, row: NewRow, inner: Axis, known: Region | None) -> str:
+    def _chosen(self, emitter: Emitter, row: AppendedRow, inner: Axis, known: Region | None) -> str:
         """The tile of cached rows with the new one at its place."""
         operand, dialect = self._o.operand, emitter.dialect
         cached = known.names[row] if known else emitter.operand(row.cached, operand, inner)
         is_new = emitter.value(is_at(self._o.j, row))
-        new = emitter.value(row.new)
+        new = emitter.value(row.row)
         if inner in emitter.frame.masks:
             new = dialect.where(emitter.frame.masks[inner], new, "0.0")
-        new = dialect.cast(f"({new})", row.new.dtype, operand)
+        new = dialect.cast(f"({new})", row.row.dtype, operand)
         return emitter.once(dialect.where(is_new, new, cached), operand)
 
     def _loop(self, slot: str, names: dict[Axis, str], *, edge: bool) -> tuple[Region, Emitter]:

@@ -8,6 +8,7 @@ from aotpack.render.triton.extremes import indexed, near, placed
 from aotpack.render.triton.monoid import DeviceFunction, TritonMonoid
 
 TEMPLATE = "device_monoids.py.jinja"
+ADD_PAIRS = DeviceFunction("add_pairs", TEMPLATE, "add_pairs")
 _EXTREMUM = "tl.{0}(a, b, propagate_nan=tl.PropagateNan.ALL)".format
 
 

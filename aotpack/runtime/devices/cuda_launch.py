@@ -53,11 +53,7 @@ class Config(ctypes.Structure):
 
 
 class StreamExecutor:
-    """Launch structs for all steps; they point into the cells, which are read at each launch.
-
-    The first of several waits for all work of the stream, as a graph does: the others may read what
-    lay in memory before they wait.
-    """
+    """Launch structs for all steps; they point into the cells, which are read at each launch."""
 
     def __init__(
         self,
@@ -69,11 +65,7 @@ class StreamExecutor:
         self._device, self._steps, self._cells = device, steps, cells
         self._launch = library.cuLaunchKernelEx
         self._stream = 0
-        is_alone = len(steps) == 1
-        self._configs = [
-            _config(step, may_start_early=number > 0 or is_alone)
-            for number, step in enumerate(steps)
-        ]
+        self._configs = [_config(step) for step in steps]
         maps = [tensor_maps(library, step, cells) for step in steps]
         self._maps = [one for some in maps for one in some]
         self._params = [parameters(*pair, cells) for pair in zip(steps, maps, strict=True)]
@@ -98,7 +90,7 @@ class StreamExecutor:
                 raise failure(f"launching {self._steps[index].name} on {self._device}", status)
 
 
-def _config(step: Step, *, may_start_early: bool) -> Config:
+def _config(step: Step) -> Config:
     function: Function = step.kernel
     x, y, z = step.grid
     config = Config()
@@ -106,7 +98,7 @@ def _config(step: Step, *, may_start_early: bool) -> Config:
     config.block[:] = (function.threads, 1, 1)
     config.shared = function.shared
     found = attributes(function)
-    if function.starts_early and may_start_early:
+    if function.starts_early and step.may_start_early:
         early = Attribute(id=_STARTS_EARLY)
         early.value[0] = 1
         found.append(early)

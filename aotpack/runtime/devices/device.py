@@ -20,7 +20,8 @@ Issue = Callable[[int], None]
 class Step(NamedTuple):
     """A launch whose arguments are numbers of cells; ``scratch`` is the cell of its scratch memory.
 
-    ``after`` lists the earlier steps it depends on; it may overtake others.
+    ``after`` lists the earlier steps it depends on; it may overtake others. One that may not start
+    early waits for all work of the stream before it starts.
     """
 
     kernel: Any  # the handle of Device.load
@@ -29,6 +30,7 @@ class Step(NamedTuple):
     slots: tuple[int, ...]
     scratch: int
     after: tuple[int, ...]
+    may_start_early: bool = True
 
 
 class HostCall(NamedTuple):

@@ -2,6 +2,6 @@
 
 In reading order: ``dead_code``, ``weight_program``, ``fixed_order`` (scatters), ``insert_copies``,
 ``merge_products``, ``spare_roundings``, ``realize`` with ``prologue``, ``gelu``, ``causal_mask``,
-``new_keys`` (caches that a step extends), ``online_softmax``, ``copy_windows`` (convolutions),
+``attend_before_append`` (caches), ``online_softmax``, ``copy_windows`` (convolutions),
 ``weight_panels`` (processors), ``sum_groups`` (GPUs), ``split`` (long reductions).
 """

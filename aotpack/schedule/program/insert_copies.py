@@ -2,7 +2,8 @@
 
     y = x; y[i] = v    ->    c = x; y = c; y[i] = v        (c and y lie in one place)
 
-The copies come before other scheduling; afterwards the operation is the only reader of its base.
+The copies come before other scheduling; afterwards the operation is the only reader of its base,
+until attention reads a cache before its update (``attend_before_append``).
 ``homes`` gives the buffers that lie in a result from the start, because they become it. An input or
 a weight is overwritten where forward updates it.
 """

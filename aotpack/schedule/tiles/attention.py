@@ -1,6 +1,6 @@
 """Attention tiles by architecture, head dimension and number of queries (measured on an H200)."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from aotpack.devices import GPUS, HOPPER, LATER, Gpu, rounded_down
@@ -25,20 +25,26 @@ OTHERS_SINGLE = ((32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2), (32, 32, 4, 1))
 
 
 def attention_variants(
-    template_op: Attention, gpu: Gpu, fp32_precision: str = "ieee"
+    template_op: Attention,
+    gpu: Gpu,
+    fp32_precision: str = "ieee",
+    updated: Container[str] = (),
 ) -> tuple[Variant, ...]:
-    """Measured tiles, made smaller if a long head exceeds an architecture's shared memory."""
-    measured = tuple(_all(template_op, gpu))
+    """Measured tiles, made smaller if a long head exceeds an architecture's shared memory.
+
+    ``updated`` tensors are written behind their readers, by the same program (``few_queries``).
+    """
+    measured = tuple(_all(template_op, gpu, updated))
     if template_op.operand is DType.FLOAT32 and fp32_precision == "tf32":
         measured = tuple(map(_with_tf32, measured))
     return tuple(_with_others(one, template_op, gpu) for one in measured)
 
 
-def _all(template_op: Attention, gpu: Gpu) -> Iterator[Variant]:
+def _all(template_op: Attention, gpu: Gpu, updated: Container[str]) -> Iterator[Variant]:
     """For each range of architectures the variants for few queries, then those for more."""
     measured = _measured(template_op, gpu)
     for arches in dict.fromkeys((one.arch_low, one.arch_high) for one in measured):
-        few = few_queries(template_op, arches, gpu)
+        few = few_queries(template_op, arches, gpu, updated)
         yield from few
         if not few or few[-1].at_most is not None:
             yield from (one for one in measured if (one.arch_low, one.arch_high) == arches)

@@ -48,6 +48,7 @@ def choose_tiles(
     change any of them.
     """
     changed = frozenset(program.weights) if part else state | _updated(program)
+    own = frozenset[str]() if part else _updated(program)
     return tuple(
         kernel
         if kernel.is_opaque
@@ -63,7 +64,7 @@ def choose_tiles(
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_divisibility(
-                        _variants(kernel, program, strides, gpu, fp32_precision, changed),
+                        _variants(kernel, program, strides, gpu, fp32_precision, changed, own),
                         kernel,
                         program,
                         strides,
@@ -75,8 +76,8 @@ def choose_tiles(
     )
 
 
-def _updated(program: Program) -> set[str]:
-    return {update.name for update in program.updates}
+def _updated(program: Program) -> frozenset[str]:
+    return frozenset(update.name for update in program.updates)
 
 
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -113,7 +114,9 @@ def _variants(
     gpu: Gpu,
     fp32_precision: str,
     changed: frozenset[str],
+    own: frozenset[str],
 ) -> tuple[Variant, ...]:
+    """The variants; weights are ``changed`` by someone, and ``own`` tensors by this program."""
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
         few = few_rows_variants(kernel.products, program, strides, changed, kernel.reads)
@@ -125,7 +128,7 @@ def _variants(
         )
         return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))
     if isinstance(template_op, Attention):
-        plain = attention_variants(template_op, gpu, fp32_precision)
+        plain = attention_variants(template_op, gpu, fp32_precision, own)
         dtypes = {name: buffer.dtype for name, buffer in program.buffers.items()}
         return with_roles(plain, template_op, dtypes, strides, gpu)
     if kernel.scatter is not None:

@@ -6,12 +6,13 @@ longer steps have fewer waits. On an H200 16384 keys of 8 heads of 128 took 20.8
 with 128 keys a step, 22.3 with 64, 24.1 in 264 programs with 64 (2026-11-28).
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from aotpack.devices import Gpu
 from aotpack.early_start import FIRST_ARCH
 from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.appended_rows import appended_rows
 from aotpack.ir.kernels.grouped_heads import heads_together, over_grouped_heads
 from aotpack.ir.kernels.key_splits import (
     SMALLEST_DOT,
@@ -20,7 +21,6 @@ from aotpack.ir.kernels.key_splits import (
     power_of_two,
     row_tiles,
 )
-from aotpack.ir.kernels.new_keys import new_rows
 from aotpack.ir.kernels.tiles import AttentionTile, Tile, Variant
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import bounds
@@ -32,14 +32,18 @@ MOST_SINGLE = 2048  # the same of float32 factors, which are split into parts
 NARROW_HEAD, WIDE_HEAD = 64, 128  # elements
 OTHERS = ((32, 4, 4), (64, 4, 4), (128, 4, 2), (128, 8, 3), (64, 4, 2), (32, 2, 4), (128, 4, 3))
 """Keys, warps and stages of candidates."""
+FIRST_OTHERS = ((64, 4, 1), (128, 8, 1))  # of programs that request their first keys early
 MOST_DYNAMIC_TILES = 4  # for each head, where the number of queries is dynamic
 MOST_FIRST_STEPS = 2  # of a program that requests its first keys before it waits
 
 
-def few_queries(attention: Attention, arches: tuple[int, int], gpu: Gpu) -> tuple[Variant, ...]:
+def few_queries(
+    attention: Attention, arches: tuple[int, int], gpu: Gpu, updated: Container[str] = ()
+) -> tuple[Variant, ...]:
     """Variants for few queries, on a range of architectures; none if there are always more.
 
-    The last takes all sizes if there are never more.
+    The last takes all sizes if there are never more. The program, if it is no part, writes
+    ``updated`` tensors behind their readers.
     """
     together = heads_together(attention)
     low, high = bounds(attention.i.extent * together)
@@ -48,7 +52,9 @@ def few_queries(attention: Attention, arches: tuple[int, int], gpu: Gpu) -> tupl
         return ()
     is_always_few = high <= limit
     rows = max(SMALLEST_DOT, power_of_two(int(high))) if is_always_few else SMALLEST_DOT
-    found = list(_split(attention, rows, together, arches, gpu, is_always_few=is_always_few))
+    found = list(
+        _split(attention, rows, together, arches, gpu, updated, is_always_few=is_always_few)
+    )
     if not found or found[-1].at_most is not None:
         whole = replace(_whole_tile(attention, rows), heads=together)
         most = None if is_always_few else limit // together
@@ -70,13 +76,17 @@ def _parts_tile(attention: Attention, rows: int) -> tuple[AttentionTile, int]:
     return _whole_tile(attention, rows), 1
 
 
-def _first_keys_tile(attention: Attention, rows: int) -> AttentionTile | None:
+def _first_keys_tile(
+    attention: Attention, rows: int, updated: Container[str]
+) -> AttentionTile | None:
     """The tile of programs that request their first keys before they wait, if there is one.
 
-    These keys are in registers.
+    These keys are in registers. Nothing in a call has written a cache that it updates later.
     """
-    head = max(padded(attention.d), padded(attention.e))
-    if not new_rows(attention) or attention.operand is DType.FLOAT32:
+    head, found = max(padded(attention.d), padded(attention.e)), appended_rows(attention)
+    if not found or not all(one.cached.buffer in updated for one in found):
+        return None
+    if attention.operand is DType.FLOAT32:
         return None
     if rows > SMALLEST_DOT or head > WIDE_HEAD:
         return None
@@ -102,6 +112,7 @@ def _split(
     together: int,
     arches: tuple[int, int],
     gpu: Gpu,
+    updated: Container[str],
     *,
     is_always_few: bool,
 ) -> Iterator[Variant]:
@@ -110,7 +121,7 @@ def _split(
     programs *= gpu.multiprocessors
     grouped = over_grouped_heads(attention, together)[0]
     split = replace(tile, heads=together, most_programs=programs)
-    early = _first_keys_tile(attention, rows)
+    early = _first_keys_tile(attention, rows, updated)
     if early is not None and arches[0] >= FIRST_ARCH:
         early = replace(early, heads=together, most_programs=gpu.multiprocessors)
         if _most_steps(grouped, early) <= MOST_FIRST_STEPS:
@@ -143,5 +154,5 @@ def with_fixed_splits(tile: Tile, attention: Attention) -> Tile:
 
 def other_tiles(tile: AttentionTile) -> Iterator[AttentionTile]:
     """Candidates for tuning."""
-    for keys, warps, stages in OTHERS:
+    for keys, warps, stages in FIRST_OTHERS if tile.keys_first else OTHERS:
         yield replace(tile, j=keys, num_warps=warps, num_stages=stages)

@@ -11,7 +11,7 @@ from aotpack.render.emit.regions import Region
 from aotpack.render.triton.loops.loop_builder import LoopBuilder
 from aotpack.render.triton.loops.softmax import ResidentExponentials, exponential
 from aotpack.render.triton.monoid import TritonMonoid
-from aotpack.render.triton.monoids import TRITON_MONOIDS
+from aotpack.render.triton.monoids import ADD_PAIRS, TRITON_MONOIDS
 from aotpack.render.triton.types import TRITON_TYPES
 
 EXPONENTIAL_SUMS = ("softmax", "logsumexp")
@@ -185,7 +185,12 @@ def _two_pass_exponentials(builder: LoopBuilder, member: Member, operation: Redu
 
 
 def _two_pass_welford(builder: LoopBuilder, member: Member, operation: Reduction) -> list[str]:
-    """Mean, then squares of differences: two sums, fewer registers than merging triples."""
+    """Mean, then sums of differences and of their squares: fewer registers than merging triples.
+
+    The differences sum to what the rounded mean misses, by which both results are corrected: so
+    equal elements have no variance. Source: Chan, Golub, LeVeque, Algorithms for computing the
+    sample variance (1983), the corrected two-pass algorithm.
+    """
     kind = TRITON_TYPES[reduced_type(member)]
     keep = "[:, None]" if len(builder.emitter.frame.blocks) == 2 else ""
     count = _count(builder, builder.length, reduced_type(member))
@@ -198,7 +203,14 @@ def _two_pass_welford(builder: LoopBuilder, member: Member, operation: Reduction
     builder.forget()
     element = spanning(builder, member)
     delta = _masked(builder, named(builder, f"{element} - {mean}"), "0.0")
-    return [mean, named(builder, f"tl.sum({delta} * {delta}, {last_axis(builder)}){keep}"), weight]
+    rest, squares = builder.fresh("t"), builder.fresh("t")
+    pair, add = f"({delta}, {delta} * {delta})", builder.use(ADD_PAIRS)
+    builder.emitter.region.append(
+        f"{rest}, {squares} = tl.reduce({pair}, {last_axis(builder)}, {add})"
+    )
+    missed = named(builder, f"{rest}{keep} / {count}")
+    m2 = named(builder, f"{squares}{keep} - {rest}{keep} * {missed}")
+    return [named(builder, f"{mean} + {missed}"), f"tl.where({m2} < 0.0, 0.0, {m2})", weight]
 
 
 def _count(builder: LoopBuilder, length: Int, dtype: DType) -> str:

@@ -1,7 +1,7 @@
-"""Attention to a cache that the same step extends reads the new key where it is made.
+"""Attention to a cache that the same step extends comes before the cache is extended.
 
     c = cache; c[at] = k; y = attention(q, c)
-    ->    y = attention(q, k if j == at else cache[j]); c = cache; c[at] = k        (in that order)
+    ->    y = attention(q, where(j == at, k, cache[j])); c = cache; c[at] = k       (in that order)
 
 No launch stands between the product that makes the key and attention, which may request the cached
 keys before that product ends; all updates of caches share one launch behind the last attention.
@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.kernels.new_keys import NewRow, with_new_row
+from aotpack.ir.kernels.appended_rows import AppendedRow, appended_rows, with_appended_row
+from aotpack.ir.kernels.key_range import POSITIONS
 from aotpack.ir.operations import Attention, Pointwise, Reduction, Scan, Scatter
 from aotpack.ir.program import Operation, Program, loads
 from aotpack.ir.rewrite import Rewriter
@@ -35,12 +36,11 @@ from aotpack.schedule.program.dead_code import remove_dead_code
 from aotpack.schedule.program.prologue import MOST_QUERIES
 from aotpack.schedule.program.realize import own_index
 
-POSITIONS = (DType.INT32, DType.INT64)  # types that hold any of them
-MOST_OPERATORS = 48  # of a new row or a query, which each program makes
+MOST_OPERATORS = 48  # of a row or a query, which each program makes
 
 
-def attend_to_new_keys(program: Program, is_host: bool = False) -> Program:
-    """Let attention of few queries read new keys and values where they are made, on GPUs.
+def attend_before_append(program: Program, is_host: bool = False) -> Program:
+    """Let attention of few queries read the appended row where it is made, on GPUs.
 
     The updates of the caches come last. The same object if there are none. Not in parts of
     branches and loops, nor in bodies of calls: what these are given may be made by the same call.
@@ -80,7 +80,7 @@ def _attending(
     uses: Uses[Operation],
     program: Program,
 ) -> Attention | None:
-    """The attention with both new rows, and its query; None where one of them is none."""
+    """The attention with a row in key and value, and its query made; None where one has none."""
     if not isinstance(operation, Attention) or operation.causal:
         return None
     if bounds(operation.i.extent)[1] > MOST_QUERIES:
@@ -94,26 +94,29 @@ def _attending(
             return None
         if program.buffers[scatter.target].dtype is not operation.operand:
             return None
-        row = _with_new_row(factor, scatter, operation.j, program.buffers[scatter.target].shape)
+        row = _with_row(factor, scatter, operation.j, program.buffers[scatter.target].shape)
         if row is None:
             return None
         factors.append(row)
     key, value = factors
     query = _made_query(operation, makers, uses, program)
-    if _is_reduced((query, key, value), uses):
+    changed = replace(operation, key=key, value=value, query=query)
+    if not appended_rows(changed) or _is_reduced((query, key, value), uses):
         return None  # the launch that makes a norm of heads makes the rest too
-    return replace(operation, key=key, value=value, query=query)
+    return changed
 
 
 def _is_reduced(factors: tuple[Value, ...], uses: Uses[Operation]) -> bool:
     """True where a reduction stands between the products before attention and its factors."""
-    names = list(dict.fromkeys(load.buffer for load in loads_below(factors)))
-    for name in names:  # grows
+    pending, seen = {load.buffer for load in loads_below(factors)}, set[str]()
+    while pending:
+        name = pending.pop()
+        seen.add(name)
         maker = uses.producers.get(name)
         if isinstance(maker, (Reduction, Scan)):
             return True
         if isinstance(maker, Pointwise):
-            names += [one.buffer for one in loads(maker) if one.buffer not in names]
+            pending |= {one.buffer for one in loads(maker)} - seen
     return False
 
 
@@ -129,7 +132,7 @@ def _is_read_by(new: Mapping[str, Attention], scatter: Scatter, uses: Uses[Opera
     return bool(readers) and all(isinstance(o, Attention) and o.target in new for o in readers)
 
 
-def _with_new_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...]) -> Value | None:
+def _with_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...]) -> Value | None:
     """The element that attention reads: of the row that a scatter sets, or of its base.
 
     Along ``j`` the scatter has one place, along other dimensions it sets all; None for others.
@@ -144,7 +147,7 @@ def _with_new_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...])
             binding[axis] = at
         elif at == Int.of(j):
             positions.append(_as_value(place))
-        else:
+        elif not (size.constant == 1 and place.constant == 0):
             return None
     rest = [axis for axis in scatter.axes if axis not in binding]
     if len(positions) != 1 or any(axis.extent.constant != 1 for axis in rest):
@@ -155,7 +158,7 @@ def _with_new_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...])
     if isinstance(position, Const):
         return None
     cached = Load(scatter.base, read.index, read.dtype)
-    return with_new_row(j, NewRow(position, rewrite(scatter.value), cached))
+    return with_appended_row(j, AppendedRow(position, rewrite(scatter.value), cached))
 
 
 def _as_value(place: Int) -> Value:

@@ -1,4 +1,4 @@
-"""Which attention reads new keys where they are made, and when its programs ask for keys first."""
+"""Which attention comes before its cache is extended, and when its programs ask for keys first."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aotpack.ir.kernels.appended_rows import appended_rows
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
-from aotpack.ir.kernels.new_keys import new_rows
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention, Scatter
 from aotpack.ir.verify.schedule import verify_schedule
@@ -37,7 +37,9 @@ class Layer(nn.Module):
         if self.kind == "norms of heads":
             q, k = (one * one.float().square().mean(-1, True).rsqrt().to(one) for one in (q, k))
         q = q.float().cos().to(q.dtype)
-        if self.kind == "one head":
+        if self.kind == "a place for each element":
+            self.keys.scatter_(2, (at + torch.arange(self.head) % 2).expand(1, 2, 1, -1), k)
+        elif self.kind == "one head":
             self.keys[:, :1].index_copy_(2, at, k[:, :1])
         else:
             self.keys.index_copy_(2, at, k)
@@ -68,7 +70,7 @@ def attention(schedule: Schedule) -> Kernel:
 def rows_of(schedule: Schedule) -> int:
     kernel = attention(schedule)
     assert isinstance(kernel.template_op, Attention)
-    return len(new_rows(kernel.template_op))
+    return len(appended_rows(kernel.template_op))
 
 
 def test_a_step_is_a_product_attention_and_one_launch_of_updates() -> None:
@@ -93,6 +95,7 @@ def test_the_program_stays_the_same() -> None:
         ("read elsewhere", 1),
         ("read again", 1),
         ("one head", 1),
+        ("a place for each element", 1),
         ("", 2),  # two rows are new
         ("", 40),
     ],
@@ -104,7 +107,7 @@ def test_others_read_the_cache(kind: str, tokens: int) -> None:
 def test_two_readers_both_read_the_cache() -> None:
     schedule = made(Layer("twice"))
     found = [k.template_op for k in schedule.kernels if isinstance(k.template_op, Attention)]
-    assert [len(new_rows(one)) for one in found] == [0, 0]
+    assert [len(appended_rows(one)) for one in found] == [0, 0]
 
 
 def test_no_update_runs_before_the_reader_of_the_old_cache() -> None:
@@ -148,3 +151,22 @@ def test_cached_rows_are_requested_before_the_wait_and_new_ones_read_behind_it()
     assert "tl.load(keys_ptr" in before and "tl.load(values_ptr" in before
     assert "product_ptr +" not in before and "product_ptr +" in after
     assert "at_ptr" not in after
+
+
+class Given(nn.Module):
+    """Attention to caches that a caller extends by ``where``; ``again`` in a body of calls."""
+
+    def forward(
+        self, q: torch.Tensor, keys: torch.Tensor, row: torch.Tensor, at: torch.Tensor
+    ) -> torch.Tensor:
+        extended = torch.where(torch.arange(keys.shape[2])[:, None] == at, row, keys)
+        return F.scaled_dot_product_attention(q, extended, extended)
+
+
+def test_a_cache_that_nothing_updates_later_may_be_new() -> None:
+    q, keys = torch.zeros(1, 2, 1, 64, dtype=BF16), torch.zeros(1, 2, 4096, 64, dtype=BF16)
+    args = q, keys, q, torch.zeros(1, dtype=torch.int64)
+    schedule = scheduled(Given(), *args, targets=(HOPPER,)).schedule
+    tiles = [v.tile for v in attention(schedule).variants if v.takes(90)]
+    assert rows_of(schedule) == 2
+    assert not any(isinstance(one, AttentionTile) and one.keys_first for one in tiles)

@@ -1,6 +1,6 @@
-"""A step that extends a cache and attends to it: the new key is read where it is made."""
+"""A step that extends a cache and attends to it: the new row is read where it is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -8,8 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .oracle import agree, compile_all
+from aotpack.devices import H200
+from aotpack.ir.kernels.tiles import AttentionTile
+from aotpack.target import CPU, INTERPRETER, Target
 
+from .oracle import Compiled, agree, compile_all
+
+HOPPER = Target("cuda", 90)  # its text, interpreted
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
@@ -43,16 +48,18 @@ class Step(nn.Module):
         angle = (at[:, None] * torch.arange(s.head // 2) * 0.01).repeat(1, 2)[:, None, None]
         q, k = (_turned(one, angle.cos(), angle.sin()) for one in (q, k))
         before = self.keys.sum() if self.kind == "reads the old cache" else None
-        if at.shape[0] == 1:
+        if self.kind == "a place for each element":
+            place = at.expand(s.batch, s.shared, 1, s.head) + torch.arange(s.head) % 2
+            self.keys.scatter_(2, place, k)
+            self.values.index_copy_(2, at, v)
+        elif at.shape[0] == 1 and self.kind != "by index":
             self.keys.index_copy_(2, at, k)
             self.values.index_copy_(2, at, v)
         else:
             rows = torch.arange(s.batch)
             self.keys[rows, :, at] = k[:, :, 0]
             self.values[rows, :, at] = v[:, :, 0]
-        mask: torch.Tensor | None = (torch.arange(s.cache) <= at[:, None])[:, None, None]
-        if self.kind == "no mask":
-            mask = None
+        mask = self._mask(torch.arange(s.cache), at[:, None])
         y = F.scaled_dot_product_attention(q, self.keys, self.values, mask, enable_gqa=True)
         match self.kind:
             case "reads the old cache":
@@ -63,10 +70,25 @@ class Step(nn.Module):
                 return y, self.keys.sum(2)
         return y
 
+    def _mask(self, key: torch.Tensor, last: torch.Tensor) -> torch.Tensor | None:
+        match self.kind:
+            case "no mask":
+                return None
+            case "window":
+                seen = (key <= last) & (key > last - 90)
+            case "before the row":
+                seen = key < last - 5
+            case _:
+                seen = key <= last
+        return seen[:, None, None]
+
 
 def _turned(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     low, high = x.chunk(2, -1)
     return (x * cosine + torch.cat((-high, low), -1) * sine).to(x.dtype)
+
+
+FEW = replace(H200, multiprocessors=4)  # so that programs have several blocks
 
 
 def case(
@@ -92,15 +114,34 @@ def case(
         (Sizes(3, 4, 2, 64, 257), "", BF16, [0, 256, 100]),
         (Sizes(2, 4, 2, 16, 64), "no mask", F32, [63, 0]),
         (Sizes(1, 2, 1, 16, 1), "", F32, [0]),
-        (Sizes(1, 4, 2, 64, 300), "reads the old cache", F32, [7]),
-        (Sizes(1, 4, 2, 64, 300), "gives the cache", F32, [7]),
-        (Sizes(1, 4, 2, 64, 300), "reads the new cache", F32, [7]),
+        (Sizes(1, 4, 2, 64, 512), "window", BF16, [400]),
+        (Sizes(1, 4, 2, 64, 512), "before the row", BF16, [300]),
+        (Sizes(1, 4, 2, 64, 512), "by index", BF16, [-1]),
+        (Sizes(1, 4, 2, 64, 256), "a place for each element", BF16, [100]),
+        (Sizes(1, 4, 2, 64, 300), "reads the old cache", BF16, [7]),
+        (Sizes(1, 4, 2, 64, 300), "gives the cache", BF16, [7]),
+        (Sizes(1, 4, 2, 64, 300), "reads the new cache", BF16, [7]),
     ],
 )
 def test_steps_agree(sizes: Sizes, kind: str, dtype: torch.dtype, at: list[int]) -> None:
     module, (x, first) = case(sizes, kind, dtype, at)
-    compiled = compile_all(module, (x, first))
+    compiled = compile_all(module, (x, first), targets=(CPU, INTERPRETER, HOPPER))
     programs = kind != "reads the old cache"  # their weights share memory with eager's
     for step in range(2):  # the second reads what the first has added
         args = torch.randn_like(x), (first + step) % sizes.cache
         agree(compiled, args, programs=programs)
+
+
+@pytest.mark.parametrize("at", [0, 127, 128, 255, 256, 400, 511])
+@pytest.mark.parametrize("kind", ["", "no mask", "window"])
+def test_programs_of_two_blocks_agree(kind: str, at: int) -> None:
+    module, (x, first) = case(Sizes(1, 4, 2, 64, 512), kind, BF16, [at])
+    compiled = compile_all(module, (x, first), targets=(HOPPER,), gpu=FEW)
+    assert asks_first(compiled)
+    agree(compiled, (x, first))
+
+
+def asks_first(compiled: Compiled) -> bool:
+    kernels = (k for one in compiled.scheduled.schedules for k in one.kernels)
+    tiles = (v.tile for k in kernels for v in k.variants)
+    return any(isinstance(tile, AttentionTile) and tile.keys_first for tile in tiles)

@@ -1,0 +1,58 @@
+"""Refuses programs whose dynamic sizes are numbers once mutation is removed.
+
+torch computes the change of some views, such as those of ``unfold``, for the example's sizes.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from aotpack.errors import UnsupportedError
+from aotpack.trace.source import users_source_of
+
+
+def check_sizes_kept(decomposed: ExportedProgram, program: ExportedProgram) -> None:
+    """Raise ``UnsupportedError`` for a dynamic size of ``program`` that is a number by now."""
+    for name, tensor in _inputs(decomposed):
+        for axis, size in enumerate(tensor.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_number:
+                raise UnsupportedError(
+                    f"dimension {axis} of argument '{name}' is dynamic, and torch replaces a "
+                    f"change in place by one for size {size} alone{_places(program.graph)}Make a "
+                    "new tensor instead of changing a view, or leave the dimension out of the "
+                    "dynamic shapes"
+                )
+
+
+def _inputs(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor]]:
+    """The user's tensors, each with its name."""
+    specs = program.graph_signature.input_specs
+    given = {one.arg.name for one in specs if one.kind is InputKind.USER_INPUT}
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in given and isinstance(node.meta.get("val"), torch.Tensor):
+            yield node.name, node.meta["val"]
+
+
+def _places(graph: fx.Graph) -> str:
+    """Where views are changed in place, as the end of a sentence."""
+    lines = dict.fromkeys(
+        f"\n  at {source}"
+        for node in graph.nodes
+        if _changes_a_view(node) and (source := users_source_of(node)) is not None
+    )
+    return ":" + "".join(lines) + "\n" if lines else ". "
+
+
+def _changes_a_view(node: fx.Node) -> bool:
+    """True for an operator in place on what another one makes of a tensor's memory."""
+    target, first = node.target, next(iter(node.args), None)
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+        return False
+    return (
+        isinstance(first, fx.Node)
+        and isinstance(first.target, torch._ops.OpOverload)
+        and first.target.is_view
+    )
