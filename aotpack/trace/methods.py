@@ -144,6 +144,7 @@ def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
         )
     owner = function.__self__ if isinstance(function, MethodType) else function
     if isinstance(owner, nn.Module):
+        _check_made(label, owner)
         _check_codes(label, owner)
         _check_lazy(label, owner)
     if isinstance(function, (nn.Module, ExportedProgram)):
@@ -161,6 +162,16 @@ def _unwrapped(function: Any) -> Any:
         is_compiled = type(function).__name__ == "OptimizedModule"
         return _unwrapped(function._modules["_orig_mod"]) if is_compiled else function
     return getattr(function, "_torchdynamo_orig_callable", function)
+
+
+def _check_made(label: str, module: nn.Module) -> None:
+    """Refuse a module that torch has not prepared."""
+    if "_modules" not in vars(module):
+        kind = type(module).__name__
+        raise TraceError(
+            f"tracing {label}: {kind} is no finished nn.Module; call super().__init__() first in "
+            f"{kind}.__init__"
+        )
 
 
 def _check_codes(label: str, module: nn.Module) -> None:
@@ -193,6 +204,8 @@ def check_methods(package: str, methods: Mapping[str, Any]) -> None:
     for name, method in methods.items():
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise UsageError(f"{doing}: the method {name!r} is no name that Python accepts")
+        if not name.isascii():
+            raise UsageError(f"{doing}: the method {name!r} has letters beyond ASCII")
         if name in TAKEN or name.startswith("_"):
             raise UsageError(
                 f"{doing}: no method can be called {name!r}: the loaded package has an attribute "

@@ -40,6 +40,7 @@ class Step(nn.Module):
         shape = (sizes.batch, sizes.shared, sizes.cache, sizes.head)
         self.register_buffer("keys", torch.randn(shape))
         self.register_buffer("values", torch.randn(shape))
+        self.register_buffer("seen", torch.zeros(sizes.cache, dtype=torch.bool))
 
     def forward(self, x: torch.Tensor, at: torch.Tensor) -> Any:
         s = self.sizes
@@ -78,6 +79,10 @@ class Step(nn.Module):
                 seen = (key <= last) & (key > last - 90)
             case "before the row":
                 seen = key < last - 5
+            case "places kept as state":
+                self.seen.index_fill_(0, last[:, 0], True)
+                seen = self.seen | (key < 3)
+                return seen[None, None, None]
             case _:
                 seen = key <= last
         return seen[:, None, None]
@@ -117,6 +122,7 @@ def case(
         (Sizes(1, 4, 2, 64, 512), "window", BF16, [400]),
         (Sizes(1, 4, 2, 64, 512), "before the row", BF16, [300]),
         (Sizes(1, 4, 2, 64, 512), "by index", BF16, [-1]),
+        (Sizes(1, 4, 2, 64, 512), "places kept as state", BF16, [300]),
         (Sizes(1, 4, 2, 64, 256), "a place for each element", BF16, [100]),
         (Sizes(1, 4, 2, 64, 300), "reads the old cache", BF16, [7]),
         (Sizes(1, 4, 2, 64, 300), "gives the cache", BF16, [7]),

@@ -186,3 +186,16 @@ def test_a_lazy_module_is_called_before_it_is_packaged():
             trace_methods({"forward": Method(function, (X,))}, OPTIONS)
     model(X)
     assert "0.weight" in names(trace_methods({"forward": Method(model, (X,))}, OPTIONS)["forward"])
+
+
+class Unfinished(nn.Module):
+    def __init__(self) -> None:
+        self.factor = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def test_a_module_that_torch_has_not_prepared_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"call super\(\).__init__\(\) first in Unfinished"):
+        trace_methods({"": Method(Unfinished(), (X,))}, OPTIONS)

@@ -16,7 +16,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.appended_rows import AppendedRow, appended_rows, with_appended_row
 from aotpack.ir.kernels.key_range import POSITIONS
 from aotpack.ir.operations import Attention, Pointwise, Reduction, Scan, Scatter
-from aotpack.ir.program import Operation, Program, loads
+from aotpack.ir.program import Operation, Program, loads, targets
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.symbolic.facts import bounds, known_equal
 from aotpack.ir.symbolic.integers import Axis, Int
@@ -129,7 +129,10 @@ def _is_in_others(attention: Attention, scatter: Scatter) -> bool:
 def _is_read_by(new: Mapping[str, Attention], scatter: Scatter, uses: Uses[Operation]) -> bool:
     """True for a cache whose readers have become attention to its old value."""
     readers = uses.readers.get(scatter.target, ())
-    return bool(readers) and all(isinstance(o, Attention) and o.target in new for o in readers)
+    changed = [new.get(targets(one)[0]) for one in readers]
+    return bool(readers) and not any(
+        one is None or any(load.buffer == scatter.target for load in loads(one)) for one in changed
+    )
 
 
 def _with_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...]) -> Value | None:

@@ -5,6 +5,7 @@ tiles come from ``matmul.py`` and ``attention.py``.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from aotpack.devices import Gpu, rounded_down
 from aotpack.ir.kernels.access import Strides, accesses, local_slope
@@ -47,8 +48,7 @@ def choose_tiles(
     Other methods of the package change the weights ``state``, and what is around a ``part`` may
     change any of them.
     """
-    changed = frozenset(program.weights) if part else state | _updated(program)
-    own = frozenset[str]() if part else _updated(program)
+    written = _written(program, state, part)
     return tuple(
         kernel
         if kernel.is_opaque
@@ -64,7 +64,7 @@ def choose_tiles(
                 *(
                     with_others(replace(variant, arch_low=max(ANY_ARCH[0], variant.arch_low)))
                     for variant in with_divisibility(
-                        _variants(kernel, program, strides, gpu, fp32_precision, changed, own),
+                        _variants(kernel, program, strides, gpu, fp32_precision, written),
                         kernel,
                         program,
                         strides,
@@ -76,8 +76,16 @@ def choose_tiles(
     )
 
 
-def _updated(program: Program) -> frozenset[str]:
-    return frozenset(update.name for update in program.updates)
+class Written(NamedTuple):
+    """The weights that are ``changed`` by someone, and what a program that is no part updates."""
+
+    changed: frozenset[str]
+    own: frozenset[str]
+
+
+def _written(program: Program, state: frozenset[str], part: str) -> Written:
+    own = frozenset(update.name for update in program.updates)
+    return Written(frozenset(program.weights), frozenset()) if part else Written(state | own, own)
 
 
 def one_tile_for_all_sizes(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
@@ -113,13 +121,11 @@ def _variants(
     strides: Strides,
     gpu: Gpu,
     fp32_precision: str,
-    changed: frozenset[str],
-    own: frozenset[str],
+    written: Written,
 ) -> tuple[Variant, ...]:
-    """The variants; weights are ``changed`` by someone, and ``own`` tensors by this program."""
     template_op = kernel.template_op
     if isinstance(template_op, Matmul):
-        few = few_rows_variants(kernel.products, program, strides, changed, kernel.reads)
+        few = few_rows_variants(kernel.products, program, strides, written.changed, kernel.reads)
         full = [v for v in few if v.at_most is None]
         added = added_bytes(kernel, program, strides)
         many = matmul_variants(
@@ -128,7 +134,7 @@ def _variants(
         )
         return (*few, *(v for v in many if not any(one.takes(v.arch_high) for one in full)))
     if isinstance(template_op, Attention):
-        plain = attention_variants(template_op, gpu, fp32_precision, own)
+        plain = attention_variants(template_op, gpu, fp32_precision, written.own)
         dtypes = {name: buffer.dtype for name, buffer in program.buffers.items()}
         return with_roles(plain, template_op, dtypes, strides, gpu)
     if kernel.scatter is not None:

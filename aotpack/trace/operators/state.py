@@ -36,14 +36,17 @@ _GIVES_MEMORY = {
 }
 _STATISTICS = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
 """Operators that write running statistics, which their schemas do not tell."""
+_OWNING = (InputKind.PARAMETER, InputKind.BUFFER)
 _DEEPEST = 6  # attributes and items between a module and its cache
 
 
 def with_state(program: ExportedProgram, module: nn.Module | None, name: str) -> ExportedProgram:
     """The program with buffers for constants that it changes; the same object without any.
 
-    They are called as ``module`` reaches them, which gets them as buffers too.
+    They are called as ``module`` reaches them, which gets them as buffers too. Other constants that
+    are views of a weight are read from it: the weight may be bound again.
     """
+    program = _with_views(program)
     memory = memory_of_names(program)
     constants = _changed_constants(program, memory)
     if not constants:
@@ -68,6 +71,50 @@ def with_state(program: ExportedProgram, module: nn.Module | None, name: str) ->
             module.__dict__.pop(own, None)  # a plain attribute of that name is this tensor
             module.register_buffer(own, tensor, persistent=False)
     return _rebuilt(program, buffers, merged, names)
+
+
+def _with_views(program: ExportedProgram) -> ExportedProgram:
+    """The program with ``as_strided`` of a weight for each unchanged constant in its memory."""
+    memory, changed = memory_of_names(program), _changed(program)
+    specs = [one for one in program.graph_signature.input_specs if one.target in memory]
+    owners = {
+        memory[one.target][0]: one
+        for one in specs
+        if one.kind in _OWNING and _is_plain(program.state_dict.get(one.target))
+    }
+    views = {
+        one.arg.name: (program.constants[one.target], owners[memory[one.target][0]])
+        for one in specs
+        if one.kind is InputKind.CONSTANT_TENSOR and memory[one.target][0] in owners
+    }
+    views = {
+        name: (view, owner)
+        for name, (view, owner) in views.items()
+        if owner.target not in changed and view.dtype is program.state_dict[owner.target].dtype
+    }
+    if not views:
+        return program
+    program = _rebuilt(program, {}, {}, {})
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    last = [*nodes.values()][-1]
+    for name, (view, owner) in views.items():
+        base, strided = nodes[owner.arg.name], torch.ops.aten.as_strided.default
+        place = (list(view.shape), list(view.stride()), view.storage_offset())
+        with program.graph.inserting_after(last):
+            node = program.graph.call_function(strided, (base, *place))
+        node.meta["val"] = strided(base.meta["val"], *place)
+        nodes[name].replace_all_uses_with(node)
+    program.graph_module.recompile()
+    return program
+
+
+def _is_plain(tensor: object) -> bool:
+    """True for a weight that is its whole storage, row by row."""
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.is_contiguous()
+        and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize
+    )
 
 
 def _changed_constants(
@@ -235,11 +282,17 @@ def _output(spec: OutputSpec, merged: Mapping[str, InputSpec]) -> OutputSpec:
 
 
 def held(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What a module's attributes hold, and how it reaches them: ``cache.layers[0].keys``."""
+    """What a module's attributes hold, and how it reaches them: ``cache.layers[0].keys``.
+
+    So do those of modules that are no part of it, such as the one whose method it is.
+    """
     seen: set[int] = set()
 
     def walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-        if id(value) in seen or isinstance(value, nn.Module) or depth > _DEEPEST:
+        if id(value) in seen or depth > _DEEPEST:
+            return
+        if isinstance(value, nn.Module):
+            yield from of_all(value, path, depth)
             return
         seen.add(id(value))
         yield path, value
@@ -247,10 +300,17 @@ def held(module: nn.Module) -> Iterator[tuple[str, Any]]:
             for step, part in _parts_of(value):
                 yield from walk(part, path + step, depth + 1)
 
-    for name, owner in module.named_modules():
-        for key, value in vars(owner).items():
-            if not key.startswith("_"):
-                yield from walk(value, f"{name}.{key}".strip("."), 0)
+    def of_all(root: nn.Module, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+        owners = [one for one in root.named_modules() if id(one[1]) not in seen]
+        seen.update(id(owner) for _, owner in owners)
+        for name, owner in owners:
+            for key, value in vars(owner).items():
+                if not key.startswith("_"):
+                    is_target = owner is module and isinstance(value, nn.Module)
+                    place = path if is_target else f"{path}.{name}.{key}".replace("..", ".")
+                    yield from walk(value, place.strip("."), depth)
+
+    yield from of_all(module, "", 0)
 
 
 def _parts_of(value: Any) -> list[tuple[str, Any]]:

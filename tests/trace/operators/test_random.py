@@ -221,3 +221,13 @@ def test_a_generator_of_the_model_and_draws_without_effect_are_accepted() -> Non
     assert trace(model, (torch.ones(3, 8),), name="m", version="1")
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(model.function.running_mean, torch.zeros(8))
+
+
+def test_a_layer_made_in_forward_is_named() -> None:
+    class Made(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = nn.Linear(4, 4)(x)
+            return made
+
+    with pytest.raises(UnsupportedError, match=r"forward makes a layer.* in __init__"):
+        trace(Made(), (torch.randn(4, 4),), {}, name="m", version="1")

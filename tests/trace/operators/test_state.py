@@ -208,3 +208,84 @@ def test_running_statistics_go_where_the_model_has_them(how):
 def test_statistics_that_are_exchanged_for_good_are_refused():
     with pytest.raises(TraceError, match="assigns the buffer one.running_mean anew; write self"):
         aotpack.compile(Statistics("exchanged for good"), (torch.randn(5, 2),), target="cpu")
+
+
+class TwoWays(nn.Module):
+    """A buffer, and a plain attribute that is a part of it."""
+
+    def __init__(self, in_list: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(2, 3))
+        self.first = [self.rows[0]] if in_list else self.rows[0]
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.first[0] if isinstance(self.first, list) else self.first
+        first.add_(x[0])
+        return self.rows + x
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(x)
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+@pytest.mark.parametrize("entry", ["step", "forward", ""])
+def test_views_that_a_method_reaches_are_seen_as_those_of_its_module(entry, in_list):
+    model = TwoWays(in_list).eval()
+    with pytest.raises(UnsupportedError, match="changes a tensor of which it has two views"):
+        traced(getattr(model, entry) if entry else model)
+
+
+def test_what_a_module_computed_is_copied_for_its_methods_too():
+    class Made(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.double = self.weight * 2
+
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.double
+
+    assert {weight.shape for weight in traced(Made().step).weights} == {(3,)}
+
+
+class Viewed(nn.Module):
+    """Plain attributes that are views of a weight, whole, in part and turned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3))
+        self.same, self.part = self.weight.detach(), self.weight.detach()[1:, 1]
+        self.turned = self.weight.detach().t()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.turned + self.same.sum() + self.part.prod() + x @ self.weight
+
+
+def test_views_of_a_weight_follow_it_when_it_is_bound_again():
+    model = aotpack.compile(Viewed(), (X,), target="cpu")
+    other = Viewed()
+    model.bind_weights(other.state_dict())
+    fresh = Viewed()
+    fresh.load_state_dict(other.state_dict())
+    assert torch.allclose(torch.as_tensor(model(X)), fresh(X), rtol=1e-5, atol=1e-5)
+
+
+def test_a_view_of_a_weight_that_a_method_writes_has_its_new_values():
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(2, 3))
+            self.first = self.rows[0]
+
+        def put(self, x: torch.Tensor) -> torch.Tensor:
+            self.rows.add_(x)
+            return x + 1
+
+        def get(self, x: torch.Tensor) -> torch.Tensor:
+            return self.first + x
+
+    one = Shared()
+    methods = {name: aotpack.Method(getattr(one, name), (X,)) for name in ("put", "get")}
+    model = aotpack.compile(methods, target="cpu")
+    model.put(X)
+    assert torch.equal(torch.as_tensor(model.get(X)), X + 1)

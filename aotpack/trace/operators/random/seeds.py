@@ -5,6 +5,7 @@ Equal seeds give equal numbers. Operators that still use torch's generator are r
 
 import functools
 import inspect
+import re
 from typing import Any
 
 import torch
@@ -99,13 +100,28 @@ def seeded(module: nn.Module, name: str) -> nn.Module:
 
 def check_drawn(program: ExportedProgram, name: str) -> None:
     """Refuse operators that still use torch's generator."""
-    found = [f"{_model_operator(node)}{_place(node)}" for node in _drawing(program)]
+    drawing = list(_drawing(program))
+    for node in drawing:
+        if _makes_layer(node):
+            raise UnsupportedError(
+                f"tracing {name}: forward makes a layer, whose weights torch draws in each call "
+                f"({_model_operator(node)}{_place(node)}); make the layer in __init__"
+            )
+    found = [f"{_model_operator(node)}{_place(node)}" for node in drawing]
     if found:
         raise UnsupportedError(
             f"tracing {name}: {', '.join(dict.fromkeys(found))} cannot be drawn from a seed; "
             f"accepted are {', '.join(sorted(NAMES))}, without out=, in models that are no "
             "exported programs"
         )
+
+
+def _makes_layer(node: torch.fx.Node) -> bool:
+    """True where the line of an operator calls a class of ``torch.nn``."""
+    place = source_of(node)
+    called = re.findall(r"(\w+)\(", place.text) if place else ()
+    kinds = (getattr(torch.nn, name, None) for name in called)
+    return any(isinstance(kind, type) and issubclass(kind, torch.nn.Module) for kind in kinds)
 
 
 def _model_operator(node: torch.fx.Node) -> str:
