@@ -36,6 +36,7 @@ from aotpack.ir.verify.tiles import (
     InvalidSchedule,
     check_candidates,
     check_cluster_reductions,
+    check_first_keys,
     check_last_block,
     check_look_back,
     check_row_pipelines,
@@ -202,6 +203,7 @@ CHECKS: dict[Callable[[Schedule], None], Phase] = {  # and the phase from which 
     check_last_block: Phase.TILED,
     check_look_back: Phase.LAUNCHED,
     check_split_sums: Phase.LAUNCHED,
+    check_first_keys: Phase.UPDATED,
     check_turns: Phase.LAUNCHED,
 }
 

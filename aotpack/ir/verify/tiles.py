@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from aotpack.ir.kernels.appended_rows import appended_rows
 from aotpack.ir.kernels.grouped_heads import with_grouped_heads
 from aotpack.ir.kernels.kernel import (
     Kernel,
@@ -91,6 +92,20 @@ def check_split_sums(schedule: Schedule) -> None:
                 _can_share(kernel, variant, tile) and _has_room(kernel, needed)
             ):
                 message = f"programs with the tile {tile} cannot share its sums"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_first_keys(schedule: Schedule) -> None:
+    """Programs that request keys before they wait read caches that the program updates later."""
+    updated = {update.name for update in schedule.program.updates}
+    for kernel in schedule.kernels:
+        for tile in (tile for variant in kernel.variants for tile in variant.tiles):
+            if not isinstance(tile, AttentionTile) or not tile.keys_first:
+                continue
+            rows = appended_rows(with_grouped_heads(kernel, tile.heads)[1])
+            are_old = bool(rows) and all(row.cached.buffer in updated for row in rows)
+            if not are_old or not tile.most_programs or tile.descriptors:
+                message = f"programs with the tile {tile} may not request keys before they wait"
                 raise InvalidSchedule(schedule, kernel, message)
 
 

@@ -17,6 +17,18 @@ _MOST = 2**14  # the largest multiple that is found
 _UNBOUNDED = 2**30
 _LEAST = 2  # which torch does not name as an end of a range
 _SHOWN = 3
+_NUMBERS_OF_SIZES = (
+    (
+        re.compile(r"\bmath\.sqrt\("),
+        "math.sqrt(n) is a number of one size; n ** 0.5 is right for all",
+    ),
+    (
+        re.compile(r"\bmath\.(?!sqrt|trunc|floor|ceil)\w+\("),
+        "Functions of math give a number of one size; those of torch take a tensor of it",
+    ),
+    (re.compile(r"\bmath\.trunc\("), "int(0.6 * n) may be written in integers, as n * 6 // 10"),
+)
+"""What makes numbers of sizes, in conditions or the user's lines, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,14 @@ def told(
         if any(re.search(rf"(?<!\w){re.escape(size.name)}(?!\w)", one) for one in others)
     ]
     rows = [*asked, *(one + conditions[one] for one in others), *places]
-    return "\n  ".join([*rows, *(f"at {line}" for line in lines)]) + f"\n{_advice(remedies)}"
+    rows += [f"at {line}" for line in lines]
+    return "\n  ".join(rows) + f"\n{_advice(remedies)}" + _hint("\n".join(rows))
+
+
+def _hint(text: str) -> str:
+    """What to write instead, where numbers are made of sizes."""
+    found = (hint for pattern, hint in _NUMBERS_OF_SIZES if pattern.search(text))
+    return "".join(f" {hint}." for hint in found)
 
 
 def _advice(remedies: Collection[str]) -> str:

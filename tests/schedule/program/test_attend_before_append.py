@@ -1,6 +1,7 @@
 """Which attention comes before its cache is extended, and when its programs ask for keys first."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention, Scatter
 from aotpack.ir.verify.schedule import verify_schedule
-from aotpack.ir.verify.tiles import InvalidSchedule
+from aotpack.ir.verify.tiles import InvalidSchedule, check_first_keys
 from aotpack.target import CPU, Target
 from tests.render.models import rendered
 from tests.schedule.programs import assert_same, replayed, scheduled
@@ -170,3 +171,17 @@ def test_a_cache_that_nothing_updates_later_may_be_new() -> None:
     tiles = [v.tile for v in attention(schedule).variants if v.takes(90)]
     assert rows_of(schedule) == 2
     assert not any(isinstance(one, AttentionTile) and one.keys_first for one in tiles)
+
+
+@pytest.mark.parametrize("change", [{"most_programs": 0}, {"descriptors": True}, {}])
+def test_programs_may_not_ask_first_for_what_is_new(change: dict[str, Any]) -> None:
+    schedule = made(Layer(places=4096, head=64).to(BF16))
+    kernel = attention(schedule)
+    first = next(v for v in kernel.variants if v.takes(90))
+    tile = replace(first.tile, **change)
+    variants = tuple(replace(v, tile=tile) if v is first else v for v in kernel.variants)
+    kernels = tuple(replace(k, variants=variants) if k is kernel else k for k in schedule.kernels)
+    program = schedule.program if change else replace(schedule.program, updates=())
+    with pytest.raises(InvalidSchedule, match="may not request keys before they wait"):
+        check_first_keys(replace(schedule, kernels=kernels, program=program))
+    check_first_keys(schedule)

@@ -1,5 +1,6 @@
 """Errors about sizes that must be multiples: which dimension, who asks, what to declare."""
 
+import math
 from typing import Any
 
 import pytest
@@ -124,3 +125,16 @@ def test_what_else_is_said_stays_in_the_message() -> None:
         "  torch said this in words  (remark)",
         "  n is dimension 0 of argument 'x'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("forward", "hint"),
+    [
+        (lambda self, x: x / math.sqrt(x.shape[0]), r"n \*\* 0\.5 is right for all"),
+        (lambda self, x: x * math.log(x.shape[0]), "those of torch take a tensor of it"),
+        (lambda self, x: x[: int(0.6 * x.shape[0])], r"as n \* 6 // 10"),
+    ],
+)
+def test_numbers_of_sizes_are_told_apart(forward: Any, hint: str) -> None:
+    with pytest.raises(TraceError, match=hint):
+        compiled(forward, torch.randn(10, 4), {0: N})
