@@ -188,6 +188,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "moved": _size(kernel.work.moved),
             "flops": _size(kernel.work.flops),
             "binaries": {},
+            **({"reads_early": True} if kernel.reads_early else {}),
             **_maps(kernel),
         }
         for kernel in precompiled.rendered.kernels

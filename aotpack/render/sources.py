@@ -150,6 +150,7 @@ class Sources:
             cluster_size=cluster_size(kernel.tile),
             ring_bytes=kernel.ring_bytes,
             starts_early=early,
+            reads_early=early and kernel.reads_early,
             late_text=late if early else "",
             maps=kernel.maps,
             gluon_text=gluon_text(name),

@@ -258,6 +258,7 @@ class Kernel:
     binaries: Mapping[Identifier, Binary]
     refused: Mapping[Identifier, tuple[GivenUp, ...]] = field(default_factory=dict)
     maps: tuple[MapSource, ...] = ()
+    reads_early: bool = False  # state and inputs, before it waits for the launch before
 
     def __post_init__(self) -> None:
         for number, source in enumerate(self.maps):

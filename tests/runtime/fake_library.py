@@ -154,7 +154,8 @@ class FakeGpu(FakeDevice):
     def load(self, kernel: Kernel, binary: Binary, code: bytes) -> Function:
         function = super().load(kernel, binary, code)
         handle = self.library.load(function, len(kernel.args))
-        return Function(handle, 128, 0, 1, self.starts_early)
+        early = self.starts_early and kernel.reads_early
+        return Function(handle, 128, 0, 1, self.starts_early, reads_early=early)
 
     def executor(
         self, steps: Sequence[Step], cells: "ctypes.Array[ctypes.c_uint64]", *, graphs: bool

@@ -54,8 +54,9 @@ class KernelSource:
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
     Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
-    ``starts_early`` uses programmatic dependent launch, on GPUs that have it. Its text makes the
-    descriptors of ``maps`` at its begin; compiled code takes them as parameters behind ``args``.
+    ``starts_early`` uses programmatic dependent launch, on GPUs that have it; one that
+    ``reads_early`` reads state and inputs before it waits. Its text makes the descriptors of
+    ``maps`` at its begin; compiled code takes them as parameters behind ``args``.
     """
 
     name: str
@@ -70,6 +71,7 @@ class KernelSource:
     cluster_size: int = 1
     ring_bytes: int = 0
     starts_early: bool = False
+    reads_early: bool = False
     late_text: str = ""  # of one that starts early, for GPUs that cannot
     maps: tuple[TensorMap, ...] = ()
     gluon_text: str = (

@@ -26,7 +26,8 @@ class RenderedKernel:
 
     ``text`` gives the text under a name, which begins with ``name``. A ring of ``ring_bytes`` lies
     in shared memory, besides what the language takes. One that ``streams`` begins with reads that
-    need no earlier launch, so it starts early however many programs it has.
+    need no earlier launch, so it starts early however many programs it has. One that
+    ``reads_early`` reads state and inputs before it waits for earlier launches.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RenderedKernel:
     ring_bytes: int = 0
     is_ours: bool = True  # else the user's: its text stays as it is
     streams: bool = False
+    reads_early: bool = False
     maps: tuple[TensorMap, ...] = ()  # of descriptors that the text makes at its begin
     gluon_text: GluonText = None  # the same with roles of warps, or layouts of its own
     gluon_maps: tuple[TensorMap, ...] = ()  # of descriptors that it takes besides

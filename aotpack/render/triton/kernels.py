@@ -89,6 +89,7 @@ def _kernel(
         programs,
         ring_bytes,
         streams=isinstance(tile, MatmulTile) and tile.weights_first,
+        reads_early=isinstance(tile, AttentionTile) and tile.keys_first,
         maps=tuple(builder.maps),
         gluon_text=_gluon_text(context, builder),
         gluon_maps=tuple(builder.gluon_maps),

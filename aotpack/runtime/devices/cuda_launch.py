@@ -27,6 +27,7 @@ class Function(NamedTuple):
     num_ctas: int
     starts_early: bool = False  # programmatic dependent launch
     maps: tuple[MapSpec, ...] = ()  # descriptors behind the arguments
+    reads_early: bool = False  # before it waits for the launch before
 
 
 class Attribute(ctypes.Structure):
@@ -53,7 +54,11 @@ class Config(ctypes.Structure):
 
 
 class StreamExecutor:
-    """Launch structs for all steps; they point into the cells, which are read at each launch."""
+    """Launch structs for all steps; they point into the cells, which are read at each launch.
+
+    Where a step reads early, the first one waits for all work of the stream before it starts, as a
+    graph does.
+    """
 
     def __init__(
         self,
@@ -65,7 +70,10 @@ class StreamExecutor:
         self._device, self._steps, self._cells = device, steps, cells
         self._launch = library.cuLaunchKernelEx
         self._stream = 0
-        self._configs = [_config(step) for step in steps]
+        waits = any(step.kernel.reads_early for step in steps)
+        self._configs = [
+            _config(step, starts_early=number > 0 or not waits) for number, step in enumerate(steps)
+        ]
         maps = [tensor_maps(library, step, cells) for step in steps]
         self._maps = [one for some in maps for one in some]
         self._params = [parameters(*pair, cells) for pair in zip(steps, maps, strict=True)]
@@ -90,7 +98,7 @@ class StreamExecutor:
                 raise failure(f"launching {self._steps[index].name} on {self._device}", status)
 
 
-def _config(step: Step) -> Config:
+def _config(step: Step, *, starts_early: bool) -> Config:
     function: Function = step.kernel
     x, y, z = step.grid
     config = Config()
@@ -98,7 +106,7 @@ def _config(step: Step) -> Config:
     config.block[:] = (function.threads, 1, 1)
     config.shared = function.shared
     found = attributes(function)
-    if function.starts_early and step.may_start_early:
+    if function.starts_early and starts_early:
         early = Attribute(id=_STARTS_EARLY)
         early.value[0] = 1
         found.append(early)

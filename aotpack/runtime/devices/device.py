@@ -20,8 +20,7 @@ Issue = Callable[[int], None]
 class Step(NamedTuple):
     """A launch whose arguments are numbers of cells; ``scratch`` is the cell of its scratch memory.
 
-    ``after`` lists the earlier steps it depends on; it may overtake others. One that may not start
-    early waits for all work of the stream before it starts.
+    ``after`` lists the earlier steps it depends on; it may overtake others.
     """
 
     kernel: Any  # the handle of Device.load
@@ -30,7 +29,6 @@ class Step(NamedTuple):
     slots: tuple[int, ...]
     scratch: int
     after: tuple[int, ...]
-    may_start_early: bool = True
 
 
 class HostCall(NamedTuple):

@@ -15,29 +15,18 @@ def executor(
     *,
     graphs: bool,
 ) -> Issue:
-    """Orders ``steps`` into the fewest runs; the device issues each run of launches.
-
-    The first launch of a run waits for all work of the stream, as a graph does: later ones may read
-    what lay in memory before the run, before they wait. A call's only launch has none behind it.
-    """
+    """Orders ``steps`` into the fewest runs; the device issues each run of launches."""
     launches = [step for step in steps if isinstance(step, Step)]
     if len(launches) == len(steps):
-        whole = launches if len(launches) == 1 else _begun(launches)
-        return device.executor(whole, cells, graphs=graphs)
+        return device.executor(launches, cells, graphs=graphs)
     fits = [isinstance(step, Step) for step in steps]
     parts: list[Issue] = []
     for fit, run in partitions([step.after for step in steps], fits):
         if fit:
-            launches = _begun(_renumbered(run, steps))
-            parts.append(device.executor(launches, cells, graphs=graphs))
+            parts.append(device.executor(_renumbered(run, steps), cells, graphs=graphs))
         else:
             parts += _calls(run, steps)
     return partial(_issue_all, parts)
-
-
-def _begun(steps: Sequence[Step]) -> list[Step]:
-    """The launches of a run, the first of which does not start early."""
-    return [step._replace(may_start_early=number > 0) for number, step in enumerate(steps)]
 
 
 def _renumbered(run: Sequence[int], steps: Sequence[Step | HostCall]) -> list[Step]:

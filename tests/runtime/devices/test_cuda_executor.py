@@ -1,5 +1,6 @@
 """Steps are launches at first and a graph when they come again."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from aotpack.runtime import load
 from tests.runtime.fake_library import FakeGpu
-from tests.runtime.packages import WRAPPER, call_diamond, write_demo
+from tests.runtime.packages import DIAMOND, WRAPPER, call_diamond, rewrite, write_demo
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -24,8 +25,18 @@ def test_sizes_seen_twice_become_a_graph_with_the_plans_edges(diamond: Path, gpu
             call_diamond(model, value=value)
         assert library.log.count("cuLaunchKernelEx") == 10
         assert library.log.count("cuGraphLaunch") == 3
-        assert library.early_launches == (8 if gpu.starts_early else 0)  # not the first of a call
+        assert library.early_launches == (10 if gpu.starts_early else 0)
         assert library.log.count("cuGraphAddDependencies_v2") == (4 if gpu.starts_early else 0)
+
+
+def test_where_a_launch_reads_early_the_first_one_waits(tmp_path: Path, gpu: FakeGpu) -> None:
+    package = write_demo(tmp_path / "demo", wrapper=DIAMOND, factor=11)
+    manifest = json.loads((package / "manifest.json").read_text())
+    manifest["kernels"]["scale"]["reads_early"] = True
+    rewrite(package, manifest)
+    with load(package, gpu, graphs=False) as model:
+        call_diamond(model)
+    assert gpu.library.early_launches == (4 if gpu.starts_early else 0)
 
 
 def test_without_graphs_everything_is_a_launch(diamond: Path, gpu: FakeGpu) -> None:

@@ -17,11 +17,9 @@ class _Recorder(FakeDevice):
     def __init__(self) -> None:
         super().__init__()
         self.runs: list[list[tuple[str, tuple[int, ...]]]] = []
-        self.early: list[list[bool]] = []
 
     def executor(self, steps: Sequence[Step], cells: Any, *, graphs: bool) -> Callable[[int], None]:
         self.runs.append([(step.name, step.after) for step in steps])
-        self.early.append([step.may_start_early for step in steps])
         return lambda stream: self.launches.extend(step.name for step in steps)
 
 
@@ -43,17 +41,3 @@ def test_a_plan_without_steps_does_nothing() -> None:
     device = _Recorder()
     executor(device, [], (ctypes.c_uint64 * 1)(), graphs=True)(0)
     assert device.runs == [[]] and device.launches == []
-
-
-def test_the_first_launch_of_a_run_waits_for_all_work_of_the_stream() -> None:
-    device = _Recorder()
-    call = HostCall(lambda stream: None, (0,))
-    executor(device, [_step("a"), _step("b")], (ctypes.c_uint64 * 1)(), graphs=True)
-    executor(device, [_step("a"), call, _step("b", 1)], (ctypes.c_uint64 * 1)(), graphs=True)
-    assert device.early == [[False, True], [False], [False]]
-
-
-def test_the_only_launch_of_a_call_may_start_early() -> None:
-    device = _Recorder()
-    executor(device, [_step("a")], (ctypes.c_uint64 * 1)(), graphs=True)
-    assert device.early == [[True]]

@@ -147,6 +147,7 @@ def test_others_do_not(layer: Layer, target: Target) -> None:
 def test_cached_rows_are_requested_before_the_wait_and_new_ones_read_behind_it() -> None:
     layer = Layer(places=4096, head=64).to(BF16)
     kernels = rendered(layer, *example(layer), targets=(HOPPER,)).kernels
+    assert [one.name.split("_")[0] for one in kernels if one.reads_early] == ["attention"]
     (text,) = (kernel.text for kernel in kernels if kernel.name.startswith("attention"))
     before, after = text.split("gdc_wait()\n")[-2:]
     assert "tl.load(keys_ptr" in before and "tl.load(values_ptr" in before
