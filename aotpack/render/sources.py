@@ -122,21 +122,20 @@ class Sources:
         arches = self._arches(variant)
         without = language.without_early_start if kernel.is_ours else None
         early = without is not None and (kernel.streams or is_small(kernel.programs))
-        text = kernel.text
-        if early and self.streamed_after and not kernel.streams:
-            text = _admitting_first(kernel, language)
+        admits = early and self.streamed_after and not kernel.streams
+        text = _admitting_first(kernel, language) if admits else kernel.text
         shown = text(kernel.name)
         if without is not None and not early:
             shown = without(shown)
         shown = _compared(kernel, shown, language)
         gluon_text = self._gluon_text(kernel, language, early=early)
-        other = gluon_text(kernel.name)
-        key = digest(f"{shown} {_types(kernel.parameters)} {_launch(kernel)}{other}")
+        launch = f"{_launch(kernel)}{gluon_text(kernel.name)}"
+        key = digest(f"{shown} {_types(kernel.parameters)} {launch}")
         if key in self.known:
             return self._again(key, arches)
         name = f"{kernel.name}_{key}"
         whole = text(name)
-        late = without(whole) if without is not None else whole
+        late = without(whole) if without else whole
         self.known[key] = KernelSource(
             name=name,
             text=whole if early else late,
