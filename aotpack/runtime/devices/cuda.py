@@ -203,10 +203,8 @@ class CudaDevice:
         early = binary.starts_early and self._version >= _STARTS_EARLY
         threads = 32 * binary.num_warps
         maps = map_specs(kernel.maps, binary.maps, kernel.args)
-        return Function(
-            *(int(function), threads, binary.shared, binary.num_ctas, early, maps),
-            reads_early=early and kernel.reads_early,
-        )
+        shape = (threads, binary.shared, binary.num_ctas)
+        return Function(int(function), *shape, early, maps, reads_early=kernel.reads_early)
 
     def _check_shared(self, doing: str, needed: int) -> None:
         """Code has what its target has; PTX may come to a GPU with less shared memory."""

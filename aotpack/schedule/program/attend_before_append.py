@@ -85,12 +85,13 @@ def _attending(
         return None
     if bounds(operation.i.extent)[1] > MOST_QUERIES:
         return None
-    factors = []
+    factors: list[Value] = []
+    caches: list[str] = []
     for factor in (operation.key, operation.value):
         scatter = scatters.get(factor.buffer) if isinstance(factor, Load) else None
         if scatter is None or not isinstance(factor, Load):
             return None
-        if uses.readers[scatter.target] != (operation,) or _is_in_others(operation, scatter):
+        if uses.readers[scatter.target] != (operation,):
             return None
         if program.buffers[scatter.target].dtype is not operation.operand:
             return None
@@ -98,9 +99,12 @@ def _attending(
         if row is None:
             return None
         factors.append(row)
+        caches.append(scatter.target)
     key, value = factors
     query = _made_query(operation, makers, uses, program)
     changed = replace(operation, key=key, value=value, query=query)
+    if any(_reads(changed, name) for name in caches):
+        return None  # a mask or a bias reads the cache too
     if not appended_rows(changed) or _is_reduced((query, key, value), uses):
         return None  # the launch that makes a norm of heads makes the rest too
     return changed
@@ -120,19 +124,15 @@ def _is_reduced(factors: tuple[Value, ...], uses: Uses[Operation]) -> bool:
     return False
 
 
-def _is_in_others(attention: Attention, scatter: Scatter) -> bool:
-    """True when a query, mask or bias reads the cache too."""
-    others = (one for one in (attention.query, attention.bias, attention.mask) if one is not None)
-    return any(isinstance(one, Load) and one.buffer == scatter.target for one in walk(others))
+def _reads(attention: Attention, name: str) -> bool:
+    return any(load.buffer == name for load in loads(attention))
 
 
 def _is_read_by(new: Mapping[str, Attention], scatter: Scatter, uses: Uses[Operation]) -> bool:
     """True for a cache whose readers have become attention to its old value."""
     readers = uses.readers.get(scatter.target, ())
     changed = [new.get(targets(one)[0]) for one in readers]
-    return bool(readers) and not any(
-        one is None or any(load.buffer == scatter.target for load in loads(one)) for one in changed
-    )
+    return bool(readers) and not any(one is None or _reads(one, scatter.target) for one in changed)
 
 
 def _with_row(read: Load, scatter: Scatter, j: Axis, shape: tuple[Int, ...]) -> Value | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import torch
 from torch import fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 
 from aotpack.errors import UnsupportedError
 from aotpack.trace.source import users_source_of
@@ -29,8 +28,7 @@ def check_sizes_kept(decomposed: ExportedProgram, program: ExportedProgram) -> N
 
 def _inputs(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor]]:
     """The user's tensors, each with its name."""
-    specs = program.graph_signature.input_specs
-    given = {one.arg.name for one in specs if one.kind is InputKind.USER_INPUT}
+    given = {*program.graph_signature.user_inputs}
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in given and isinstance(node.meta.get("val"), torch.Tensor):
             yield node.name, node.meta["val"]

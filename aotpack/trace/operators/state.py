@@ -75,7 +75,7 @@ def with_state(program: ExportedProgram, module: nn.Module | None, name: str) ->
 
 def _with_views(program: ExportedProgram) -> ExportedProgram:
     """The program with ``as_strided`` of a weight for each unchanged constant in its memory."""
-    memory, changed = memory_of_names(program), _changed(program)
+    memory = memory_of_names(program)
     specs = [one for one in program.graph_signature.input_specs if one.target in memory]
     owners = {
         memory[one.target][0]: one
@@ -87,6 +87,7 @@ def _with_views(program: ExportedProgram) -> ExportedProgram:
         for one in specs
         if one.kind is InputKind.CONSTANT_TENSOR and memory[one.target][0] in owners
     }
+    changed = _changed(program) if views else set()
     views = {
         name: (view, owner)
         for name, (view, owner) in views.items()

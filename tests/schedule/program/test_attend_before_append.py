@@ -156,7 +156,7 @@ def test_cached_rows_are_requested_before_the_wait_and_new_ones_read_behind_it()
 
 
 class Given(nn.Module):
-    """Attention to caches that a caller extends by ``where``; ``again`` in a body of calls."""
+    """Attention to a cache that a caller extends by ``where``."""
 
     def forward(
         self, q: torch.Tensor, keys: torch.Tensor, row: torch.Tensor, at: torch.Tensor
