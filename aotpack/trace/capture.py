@@ -9,7 +9,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from functools import partial
 from typing import Any
@@ -27,10 +27,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
-from aotpack.trace.diagnostics.branches import Branches
+from aotpack.trace.diagnostics.branches import Branch, Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import drop_assumed, only_some
+from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines
@@ -121,9 +121,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
     """torch.export; where it derives a condition on sizes, again without taking sizes for 2.
 
     It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
-    prove. A program that keeps no condition is checked on the sizes that are admitted; one that
-    asserts them is taken if they hold, or may be assumed. If others do not, those are told, not
-    what it derives.
+    prove, or ``q * max(1, 4*n // n) != 4*n // n``, which is wrong where q is 1.
     """
     args, kwargs, shapes, branches = given
     asked = None if strict else branches.found.values()  # dynamo asks for itself
@@ -132,30 +130,54 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
     )
     branches.found.clear()
     try:
-        return export()
+        program = export()
     except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
-        kind = getattr(error, "error_type", None)
         if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
-        told: Exception = error
-        for asserts in (False, True):
-            try:
-                branches.found.clear()
-                with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                    again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
-                    guards = getattr(again, "_guards_code", None) or []
-                    is_free = kind is None or are_declared(guards)
-                    refused = drop_assumed(again, asked) if asserts else []
-                    if is_free and not refused:
-                        again.graph_module.meta[_OBLIVIOUS] = True
-                        again.graph_module.meta.setdefault(ASSUMED, ())
-                        return again
-                    if refused:
-                        told = only_some(again, refused) or told
-            except Exception as failure:
-                if not asserts and _is_about_sizes(failure):
-                    told = failure
-        raise told from told.__cause__
+        may_guard = getattr(error, "error_type", None) is None
+        return _oblivious(export, branches, asked, error, may_guard=may_guard)
+    if strict or not breaks_guards(program):
+        return program
+    found = dict(branches.found)
+    try:
+        return _oblivious(export, branches, asked, OnlySome((), ()), may_guard=False)
+    except Exception:  # the guards are told of the first
+        branches.found.update(found)
+        return program
+
+
+def _oblivious(
+    export: Callable[..., ExportedProgram],
+    branches: Branches,
+    asked: Collection[Branch] | None,
+    told: Exception,
+    *,
+    may_guard: bool,
+) -> ExportedProgram:
+    """The program without taking sizes for 2; if there is none, raises ``told``, or what says more.
+
+    A program that keeps no condition is checked on the sizes that are admitted; one that asserts
+    them is taken if they hold, or may be assumed. If others do not, those are told, not what torch
+    derives.
+    """
+    for asserts in (False, True):
+        try:
+            branches.found.clear()
+            with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+                again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
+                guards = getattr(again, "_guards_code", None) or []
+                is_free = may_guard or are_declared(guards)
+                refused = drop_assumed(again, asked) if asserts else []
+                if is_free and not refused:
+                    again.graph_module.meta[_OBLIVIOUS] = True
+                    again.graph_module.meta.setdefault(ASSUMED, ())
+                    return again
+                if refused:
+                    told = only_some(again, refused) or told
+        except Exception as failure:
+            if not asserts and _is_about_sizes(failure):
+                told = failure
+    raise told from told.__cause__
 
 
 def _is_about_sizes(error: Exception) -> bool:

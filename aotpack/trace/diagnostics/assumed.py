@@ -60,6 +60,16 @@ def may_assume(
     return bool(found) and all(one.holds(case) for case in by_symbol for one in branches)
 
 
+def fails_near(condition: Any, ranges: Mapping[str, Range]) -> bool:
+    """Whether a condition fails for sizes at an end of their ranges."""
+    code, names = compiled_condition(condition), sorted(map(str, condition.free_symbols))
+    if code is None or not {*names} <= {*ranges}:
+        return False
+    tried = [(*_first(ranges[one], _NEAR[-1] + 1), ranges[one][1]) for one in names]
+    cases = itertools.islice(itertools.product(*tried), _MOST_TRIED)
+    return any(not holds(code, dict(zip(names, numbers, strict=True))) for numbers in cases)
+
+
 def is_declared(condition: Any) -> bool:
     """True for a condition that the size of an input is not 1."""
     return any(condition == sympy.Ne(symbol, 1) for symbol in condition.free_symbols)

@@ -17,7 +17,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
-from aotpack.trace.diagnostics.assumed import ASSUMED, may_assume
+from aotpack.trace.diagnostics.assumed import ASSUMED, fails_near, may_assume
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.conditions import place_of
 from aotpack.trace.diagnostics.multiples import Declared
@@ -56,6 +56,17 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
         _drop(program, conditions)
         program.graph_module.meta[ASSUMED] = tuple(open_ones)
     return refused
+
+
+def breaks_guards(program: ExportedProgram) -> bool:
+    """True where sizes that are admitted break a condition under which torch exported."""
+    ranges = {str(symbol): _span(bounds) for symbol, bounds in program.range_constraints.items()}
+    guards = (
+        environment.replace(guard.expr)  # where sizes are equal, by one symbol
+        for environment in _environments(program.graph)
+        for guard in environment.guards
+    )
+    return any(fails_near(one, ranges) for one in dict.fromkeys(guards))
 
 
 def _says_more_than_one(condition: Any, asked: str) -> bool:
@@ -250,4 +261,5 @@ def _period(expression: Any) -> int | None:
 
 def _span(bounds: Any) -> tuple[int, int]:
     high = int(bounds.upper) if bounds.upper.is_Integer else 2**31
-    return max(1, int(bounds.lower)), high
+    low = int(bounds.lower) if bounds.lower.is_Integer else 1  # what is computed has no end
+    return max(1, low), high

@@ -42,6 +42,28 @@ def shapes(batch: int, length: int) -> Any:
     return {"x": both, "y": both}
 
 
+class Crossed(nn.Module):
+    """Attention, with its weights, whose keys have a length of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, keys: torch.Tensor) -> Any:
+        return self.attention(x, keys, keys)
+
+
+def test_a_size_of_one_under_a_guard() -> None:
+    batch, queries, keys = (Dim(name, min=1, max=6) for name in ("batch", "queries", "keys"))
+    model, given = Crossed().eval(), (torch.randn(3, 5, 8), torch.randn(3, 4, 8))
+    shapes = ({0: batch, 1: queries}, {0: batch, 1: keys})
+    package = aotpack.compile(model, given, dynamic_shapes=shapes, target="cpu")
+    for sizes in itertools.product((1, 2, 6), (1, 2), (1, 5)):
+        x, y = (torch.randn(sizes[0], length, 8) for length in sizes[1:])
+        with torch.no_grad():
+            torch.testing.assert_close(package(x, y), model(x, y), rtol=1e-4, atol=1e-5)
+
+
 RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {
     "columns": (lambda s, x, y: (x[:, 1:] * 2, y.mT.contiguous()), nn.Identity()),
     "every second": (lambda s, x, y: x[:, ::2].transpose(0, 1).contiguous(), nn.Identity()),
