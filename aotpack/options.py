@@ -17,6 +17,7 @@ from aotpack.runtime.interface.keywords import COUNT, PATH, SWITCH, Values
 from aotpack.schedule import Partition
 from aotpack.stages import Decisions
 from aotpack.target import CPU, INTERPRETER, Target
+from aotpack.trace import inputs_beside
 
 FALLBACKS = ("error", "torch")
 PRECISIONS = ("default", "strict")
@@ -145,17 +146,8 @@ def given_source(
     version: str = "0.1.0",
 ) -> Source:
     """The source of a build; refuses example inputs beside methods, and a lack of them."""
-    if isinstance(module, Mapping) and (args, kwargs, dynamic_shapes) != (None,) * 3:
-        raise UsageError(
-            f"packaging {name}: example inputs are given beside methods; each has its own: "
-            "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
-        )
-    if args is None and not isinstance(module, Mapping):
-        raise UsageError(
-            f"packaging {name}: missing a required argument: 'args'; accepted: a module and its "
-            "example inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
-        )
-    return Source(module, () if args is None else args, kwargs, dynamic_shapes, name, version)
+    args, kwargs = inputs_beside(module, args, kwargs, dynamic_shapes, f"packaging {name}")
+    return Source(module, args, kwargs, dynamic_shapes, name, version)
 
 
 def provenance_inputs(source: Source, options: BuildOptions) -> Inputs:

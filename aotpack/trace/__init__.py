@@ -14,7 +14,7 @@ Modules in reading order: ``trace`` (the entry) with ``methods`` (several entrie
 from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
 from aotpack.trace.layers.state_arguments import with_state
 from aotpack.trace.load import Loaded, load_model
-from aotpack.trace.methods import Method, check_methods
+from aotpack.trace.methods import Method, check_methods, inputs_beside
 from aotpack.trace.operators.registered import register_lowering
 from aotpack.trace.quantize.checkpoints import load_checkpoint
 from aotpack.trace.trace import TraceOptions, trace, trace_methods
@@ -24,6 +24,7 @@ __all__ = [
     "Method",
     "TraceOptions",
     "check_methods",
+    "inputs_beside",
     "load_checkpoint",
     "load_model",
     "merge_dynamic",

@@ -203,6 +203,11 @@ def _check_spec(where: str, value: Any, spec: Any) -> None:
 
 
 def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
+    if not isinstance(spec, (dict, list, tuple)):
+        raise TraceError(
+            f"dynamic shapes for {where}: found {spec!r}; its axes with their sizes are accepted, "
+            "such as {0: Dim('batch', min=1, max=64)}"
+        )
     axes = spec if isinstance(spec, dict) else dict(enumerate(spec))
     bad = [axis for axis in axes if not isinstance(axis, int) or not 0 <= axis < value.dim()]
     if bad or (not isinstance(spec, dict) and len(axes) != value.dim()):
@@ -214,6 +219,12 @@ def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
     for axis, dim in axes.items():
         if isinstance(dim, Dim):
             _check_example(f"axis {axis} of {where}", value.shape[axis], dim)
+        elif isinstance(dim, int) and dim != value.shape[axis]:
+            raise TraceError(
+                f"dynamic shapes: axis {axis} of {where} is {dim!r}, a fixed size, but the example "
+                f"input has {value.shape[axis]}; Dim('name', min=1, max={max(dim, 2)}) is accepted "
+                "for a size that differs from call to call"
+            )
 
 
 def _check_example(where: str, size: int, dim: Dim) -> None:

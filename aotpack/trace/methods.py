@@ -196,6 +196,36 @@ def _check_lazy(label: str, module: nn.Module) -> None:
         )
 
 
+def inputs_beside(
+    module: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    doing: str,
+) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
+    """The example inputs of a module; an exported program has its own. Methods have none beside."""
+    if isinstance(module, Mapping):
+        if module and all(isinstance(one, torch.Tensor) for one in module.values()):
+            raise UsageError(
+                f"{doing}: a dict of tensors, as state_dict() returns it, is no model; give the "
+                "module that has them"
+            )
+        if (args, kwargs, dynamic_shapes) != (None,) * 3:
+            raise UsageError(
+                f"{doing}: example inputs are given beside methods; each has its own: "
+                "aotpack.Method(module, example_inputs, dynamic_shapes=...)"
+            )
+        return (), None
+    if isinstance(module, ExportedProgram) and (args, kwargs) == (None, None):
+        args, kwargs = module.example_inputs or (None, None)
+    if args is None:
+        raise UsageError(
+            f"{doing}: missing a required argument: 'args'; accepted: a module and its example "
+            "inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
+        )
+    return args, kwargs
+
+
 def check_methods(package: str, methods: Mapping[str, Any]) -> None:
     """Refuse names that no attribute of a loaded package can have, and what is no method."""
     doing = f"packaging {package}"

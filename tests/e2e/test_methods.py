@@ -236,6 +236,11 @@ def test_a_model_file_defines_methods(tmp_path, capsys):
     assert "pair.py has several methods; give each its own" in capsys.readouterr().err
 
 
+def test_weights_are_no_model():
+    with pytest.raises(UsageError, match="a dict of tensors, .*, is no model; give the module"):
+        aotpack.compile(nn.Linear(2, 2).state_dict(), (torch.ones(2),), target="cpu")
+
+
 def test_examples_beside_methods_are_refused():
     with pytest.raises(UsageError, match="example inputs are given beside methods"):
         aotpack.compile({"a": Method(Counter(), (torch.ones(4),))}, (torch.ones(4),), target="cpu")

@@ -98,6 +98,8 @@ def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
             {"x": {0: Dim("b", max=3)}},
             r"axis 0 of x is b in \[0, 3\], but the example input has 4",
         ),
+        ({"x": 5}, "for x: found 5; its axes with their sizes are accepted"),
+        ({"x": {0: 8}}, "axis 0 of x is 8, a fixed size, but .* has 4; Dim.'name', min=1, max=8"),
         ((None,), "a sequence of 2 entries is accepted: the arguments are x, n"),
     ],
 )

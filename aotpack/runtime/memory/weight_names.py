@@ -14,8 +14,10 @@ def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
     What ``get_extra_state`` of a module puts into state_dicts is no weight, and no fault.
     """
     if not isinstance(given, Mapping):
-        found = type(given).__name__
-        return f"they are {found}; accepted: a safetensors file, tensors by name"
+        found, by_name = type(given).__name__, "tensors by name"
+        if hasattr(given, "state_dict"):
+            by_name += ", which its state_dict() returns"
+        return f"they are {found}; accepted: a safetensors file, {by_name}"
     unnamed = [name for name in given if not isinstance(name, str)]
     if unnamed:
         return f"a key is {unnamed[0]!r}; accepted: names of weights as text"

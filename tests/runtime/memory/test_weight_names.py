@@ -1,6 +1,7 @@
 """Names of given weights: which are refused, and in which words."""
 
 import pytest
+from torch import nn
 
 from aotpack.runtime.memory.weight_names import fault_of_names, some
 
@@ -16,6 +17,10 @@ def test_names_of_the_model_have_no_fault() -> None:
     ("given", "words"),
     [
         ([1], "they are list; accepted: a safetensors file, tensors by name"),
+        (
+            nn.Linear(2, 2),
+            "they are Linear; .* tensors by name, which its state_dict\\(\\) returns",
+        ),
         ({3: 0}, "a key is 3; accepted: names of weights as text"),
         ({"third.weight": 0}, "the layer of 'third.weight' is quantised: .* 'third.weight_codes'"),
         ({"frist.weight": 0, "x": 0}, "no weight of the model, nor are 1 more; near it: 'first.we"),
