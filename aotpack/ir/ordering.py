@@ -12,7 +12,7 @@ from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
-from aotpack.ir.values import Apply, Const, Value
+from aotpack.ir.values import Apply, Const, Guarded, Value
 
 _BITS_BEHIND = {DType.BFLOAT16: 16, DType.FLOAT16: 13}  # trailing zero bits as a float32
 
@@ -115,6 +115,23 @@ def clamped_index(place: Value, size: Int) -> Int:
     """A non-negative number as an index of ``size`` elements, clamped to the last."""
     last = integer_value(size - 1, place.dtype)
     return as_index(fold(Apply("minimum", (place, last), place.dtype)), size)
+
+
+def unless_empty(size: Int, value: Value) -> Value:
+    """``value``, and its loads, where ``size`` is not 0; else 0, and nothing is loaded.
+
+    A search in an empty row asks for the element that is nearest to a place: there is none.
+    """
+    if bounds(size)[0] > 0:
+        return value
+    is_any = bool_op("lt", integer_value(0), integer_value(size))
+    return fold(Guarded(is_any, value, _zero(value.dtype), value.dtype))
+
+
+def _zero(dtype: DType) -> Const:
+    if dtype is DType.BOOL:
+        return Const(False, dtype)
+    return Const(0.0 if dtype.is_float else 0, dtype)
 
 
 def int64_op(op: str, *args: Value) -> Value:

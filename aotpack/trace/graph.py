@@ -26,6 +26,7 @@ from aotpack.trace.operators.admitted import check_calls
 from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.counted.bindings import find_counted
 from aotpack.trace.operators.counted.conditions import with_counted
+from aotpack.trace.operators.counted.elements import check_demands
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.operators.strided import check_strided
 from aotpack.trace.sizes import Sizes, find_sizes
@@ -102,6 +103,7 @@ def _check_results(
     """Check that results have their shapes for all admitted sizes."""
     check_shapes(name, tuple(every_node(nodes)), inputs)
     check_strided(name, program, sizes)
+    check_demands(name, program, sizes)
     check_calls(name, program, sizes)
 
 

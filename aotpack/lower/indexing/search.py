@@ -1,7 +1,7 @@
 """Search in sorted rows, and membership: searchsorted, bucketize, isin."""
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import clamped_index, search
+from aotpack.ir.ordering import clamped_index, search, unless_empty
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import product
 from aotpack.ir.values import Value
@@ -38,7 +38,8 @@ def searchsorted(
             if sorter is not None:
                 at = index_from(c.load(sorter, (*row, at)), shape[-1])
             element = c.converted(sorted_sequence, c.load(sorted_sequence, (*row, at)), common)
-            return apply("logical_not", apply("gt" if after_equals else "ge", element, wanted))
+            is_behind = apply("gt" if after_equals else "ge", element, wanted)
+            return unless_empty(shape[-1], apply("logical_not", is_behind))
 
         longest = int(min(bounds(shape[-1])[1], 2**31))
         found = search(position(0), position(shape[-1]), longest, is_counted)

@@ -20,7 +20,7 @@ from aotpack.ir.names import free_name
 from aotpack.ir.operations import Pointwise, Scatter, Sort
 from aotpack.ir.ops.conditions import bounds_checks, range_checks
 from aotpack.ir.ops.fold import fold, integer_value
-from aotpack.ir.ordering import bool_op, clamped_index, int64_op, search
+from aotpack.ir.ordering import bool_op, clamped_index, int64_op, search, unless_empty
 from aotpack.ir.program import Buffer, Operation, Program
 from aotpack.ir.rewrite import Rewriter, as_index
 from aotpack.ir.symbolic.facts import bounds, known_le
@@ -160,7 +160,8 @@ class _Ordered:
             self._pointwise("place", over, self._place(keys, key, rows), DType.INT64), over
         )
         at = clamped_index(int64_op("maximum", place, integer_value(0)), self.count)
-        found = bool_op("eq", self._load(keys, (*rows, at)), key)
+        read = product([self.count, *(axis.extent for axis in self.own.values())])
+        found = unless_empty(read, bool_op("eq", self._load(keys, (*rows, at)), key))
         first, end = integer_value(0), integer_value(self.count)
         conditions = [bool_op("ge", place, first), bool_op("lt", place, end)]
         for dim, axis in self.own.items():
@@ -168,7 +169,8 @@ class _Ordered:
         for condition in conditions:
             found = bool_op("logical_and", found, condition)
         base = self._load(self.scatter.base, axes)
-        mine = self._load(values, (*(at_lane[axis] for axis in self.lanes), at))
+        lanes = (*(at_lane[axis] for axis in self.lanes), at)
+        mine = unless_empty(read, self._load(values, lanes))
         new = mine if self.scatter.kind == "set" else self._combine(base, mine)
         value = fold(Apply("where", (found, new, base), base.dtype))
         self.operations.append(
@@ -181,7 +183,7 @@ class _Ordered:
 
         def is_before(place: Value) -> Value:
             there = self._load(keys, (*rows, clamped_index(place, self.count)))
-            return bool_op("le" if is_set else "lt", there, key)
+            return unless_empty(self.count, bool_op("le" if is_set else "lt", there, key))
 
         place = search(integer_value(0), integer_value(self.count), longest, is_before)
         return int64_op("sub", place, integer_value(1)) if is_set else place

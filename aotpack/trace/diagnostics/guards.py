@@ -81,7 +81,7 @@ def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSp
                 if counted.intersection(size.leaves()):
                     continue
                 numbers = [abs(coefficient) for _, coefficient in size.terms]
-                for values in _admitted([v for v in size.leaves() if isinstance(v, Var)], numbers):
+                for values in admitted([v for v in size.leaves() if isinstance(v, Var)], numbers):
                     if size.evaluate(values) < 0:
                         raise _too_small(name, node, size, values)
 
@@ -132,14 +132,14 @@ def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | No
         return ""
     variables = dict.fromkeys(v for size in sizes.values() for v in size.leaves())
     numbers = [int(number) for number in re.findall(r"\b\d+\b", text)]
-    for values in _admitted([v for v in variables if isinstance(v, Var)], numbers):
+    for values in admitted([v for v in variables if isinstance(v, Var)], numbers):
         known: dict[str, Any] = {key: size.evaluate(values) for key, size in sizes.items()}
         if not holds(code, known):
             return ", ".join(f"{key}={value}" for key, value in values.items())
     return None
 
 
-def _admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:
+def admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:
     """Sizes at both ends of each range and around the numbers that the condition mentions."""
     tried = []
     for variable in variables:

@@ -238,11 +238,12 @@ class OperatorReader(ComplexReader):
         return tuple(steps.made)
 
     def _demands_in_body(self, node: fx.Node) -> list[Demand]:
-        """What a call in a branch or loop demands of counted sizes, if it runs."""
-        given = (node, *node.all_input_nodes)
-        is_counted = any(True for one in given for _ in self._counted.behind(one))
-        found = demands_of(node, self._sizes) if is_counted and node.graph is not self._main else []
-        if found and str(node.target) in BY_STRIDES:  # it would read before its flag is seen
+        """What a call in a branch or loop demands of sizes, if it runs."""
+        found = demands_of(node, self._sizes) if node.graph is not self._main else []
+        if str(node.target) in BY_STRIDES:  # it would read before its flag is seen
+            given = (node, *node.all_input_nodes)
+            if not found or not any(True for one in given for _ in self._counted.behind(one)):
+                return []  # of declared sizes, the build has checked it
             raise UnsupportedError(
                 "inside of a branch or loop, strides have to stay inside of the tensor for all "
                 f"counts, and {found[0].text} need not hold; make the view before, not inside"

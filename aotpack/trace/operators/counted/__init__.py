@@ -2,5 +2,6 @@
 
 ``ranges`` (as torch.export has them for sizes of 2 or more), ``bindings`` (the calls that yield
 them), ``pinned`` (counts that torch.export replaces),
-``demands`` (of operators), ``conditions`` (what calls of the package check).
+``demands`` (of operators), ``conditions`` (what calls of the package check), ``elements`` (which
+declared sizes leave, checked by the build).
 """

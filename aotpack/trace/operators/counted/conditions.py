@@ -10,7 +10,7 @@ from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import CountedSize, Signature, SizeCondition
 from aotpack.trace.operators.assertions import is_assertion, nearest_source
 from aotpack.trace.operators.counted.bindings import Counted
-from aotpack.trace.operators.counted.demands import demands_of
+from aotpack.trace.operators.counted.demands import demands_in
 from aotpack.trace.sizes import Sizes, symbols_in
 
 
@@ -43,12 +43,12 @@ def _conditions(
             if holds.constant != 1 and sizes.knows(value):
                 made = SizeCondition(holds, sizes.stated(value), _described(node))
                 found.setdefault(holds, made)
-    for node in graph.nodes:
-        behind = {call for one in (node, *node.all_input_nodes) for call in counted.behind(one)}
-        if behind and node.op == "call_function" and live.issuperset(behind):
-            for asked in demands_of(node, sizes):
-                place = _described(node)
-                found.setdefault(asked.holds, SizeCondition(asked.holds, asked.text, place))
+    calls = {Int.of(sizes.variables[one]): node for one, node in counted.sources.items()}
+    for node, asked in demands_in(graph, sizes):
+        known = [calls[leaf] for leaf in map(Int.of, asked.holds.leaves()) if leaf in calls]
+        if known and live.issuperset(known):
+            made = SizeCondition(asked.holds, asked.text, _described(node))
+            found.setdefault(asked.holds, made)
     return (*found.values(), *_dimensions(sizes, counted, live))
 
 

@@ -1,10 +1,12 @@
 """What calls of operators demand of sizes, where torch.export does not check it.
 
 A maximum has an element at least, and so has what an index reads. A size that data decide may be 0:
-then eager execution raises, and so does a call of the package.
+then eager execution raises, and so does a call of the package. One that follows from declared sizes
+may be 0 too: then the build is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -12,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
+from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.integers import Int, maximum, minimum, product, total
 from aotpack.trace.operators.counted.bindings import length_of_slice
 from aotpack.trace.operators.positions import arguments_of
@@ -19,6 +22,7 @@ from aotpack.trace.operators.strided import BY_STRIDES, reach_of
 from aotpack.trace.sizes import Sizes
 
 _Arguments: TypeAlias = Mapping[str, Any]
+_RESULT = "the result"  # beside the arguments of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,17 @@ _Finder: TypeAlias = Callable[[_Arguments, Sizes], Iterator[Demand]]
 def demands_of(node: fx.Node, sizes: Sizes) -> list[Demand]:
     """What a call demands; nothing for what the ranges of the sizes decide."""
     find = _FINDERS.get(str(node.target).removeprefix("aten."))
-    found = find(arguments_of(node), sizes) if find is not None else ()
-    return [one for one in found if one.holds.constant != 1]
+    if find is None:
+        return []
+    given = {**arguments_of(node), _RESULT: node}
+    return [one for one in find(given, sizes) if one.holds.constant != 1]
+
+
+def demands_in(graph: fx.Graph, sizes: Sizes) -> Iterator[tuple[fx.Node, Demand]]:
+    """What the calls of a graph demand."""
+    for node in graph.nodes:
+        with suppress(UnsupportedError):  # of sizes that are none: reading the call tells
+            yield from [(node, one) for one in demands_of(node, sizes)]
 
 
 def _shape(node: fx.Node, sizes: Sizes) -> list[Int]:
@@ -75,7 +88,7 @@ def _indexed(tensor: str) -> _Finder:
 
     def find(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
         shape = _shape(given[tensor], sizes)
-        positions = given["indices" if tensor == "weight" else "index"]
+        positions = given.get("indices") or given["index"]
         if shape and isinstance(positions, fx.Node):
             asked = product(_shape(positions, sizes))
             yield _some(shape[given.get("dim", 0)], unless=asked)
@@ -139,9 +152,9 @@ def _padded(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
 
 
 def _resized(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
-    """Images have elements, however many there are."""
-    shape = _shape(given.get("self") or given["input"], sizes)
-    yield from map(_some, shape[1:])
+    """Images have elements before and after, however many there are."""
+    for one in (given.get("self") or given["input"], given[_RESULT]):
+        yield from map(_some, _shape(one, sizes)[1:])
 
 
 def _sampled(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
@@ -203,7 +216,13 @@ _FINDERS: dict[str, _Finder] = {
         ),
         _indexed("self"),
     ),
-    "embedding.default": _indexed("weight"),
+    **dict.fromkeys(
+        (
+            *("embedding.default", "embedding_bag.default", "embedding_bag.padding_idx"),
+            *("_embedding_bag.default", "_embedding_bag_forward_only.default"),
+        ),
+        _indexed("weight"),
+    ),
     **dict.fromkeys(("pad.default", "constant_pad_nd.default"), _padded),
     **{
         f"upsample_{kind}.{form}": _resized
