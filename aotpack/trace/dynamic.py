@@ -197,34 +197,55 @@ def _check_spec(where: str, value: Any, spec: Any) -> None:
             _check_spec(f"{where}[{index}]", item, inner)
     elif isinstance(value, dict) and isinstance(spec, dict):
         for key, inner in spec.items():
-            _check_spec(f"{where}[{key!r}]", value.get(key), inner)
+            if key not in value:
+                keys = ", ".join(map(repr, value)) or "none"
+                raise TraceError(f"dynamic shapes: {where} has no key {key!r}; its keys: {keys}")
+            _check_spec(f"{where}[{key!r}]", value[key], inner)
     elif isinstance(value, (bool, int, float, str, type(None))):
         raise TraceError(f"dynamic shapes: {where} is {value!r}; {_DIMS_ONLY}")
+    elif isinstance(spec, (Dim, type(Dim.AUTO), int, str)):
+        raise _no_form(where, spec, "the form of the argument, with dicts by axis for its tensors,")
 
 
 def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
     if not isinstance(spec, (dict, list, tuple)):
+        raise _no_form(where, spec, "{0: Dim('batch', min=1, max=64)}, by axis,")
+    shape = f"rank {value.dim()} (shape {list(value.shape)})"
+    if isinstance(spec, (list, tuple)) and len(spec) != value.dim():
         raise TraceError(
-            f"dynamic shapes for {where}: found {spec!r}; its axes with their sizes are accepted, "
-            "such as {0: Dim('batch', min=1, max=64)}"
+            f"dynamic shapes for {where}: it has {shape}, and they have {len(spec)} entries; an "
+            "entry for each axis is accepted (None for a fixed size), or a dict by axis"
         )
     axes = spec if isinstance(spec, dict) else dict(enumerate(spec))
     bad = [axis for axis in axes if not isinstance(axis, int) or not 0 <= axis < value.dim()]
-    if bad or (not isinstance(spec, dict) and len(axes) != value.dim()):
+    if bad:
         accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
         raise TraceError(
-            f"dynamic shapes for {where}: axes {', '.join(map(str, bad or axes))} were named, but "
-            f"it has rank {value.dim()} (shape {list(value.shape)}); {accepted} accepted"
+            f"dynamic shapes for {where}: axes {', '.join(map(repr, bad))} were named, but it has "
+            f"{shape}; {accepted} accepted"
         )
     for axis, dim in axes.items():
-        if isinstance(dim, Dim):
-            _check_example(f"axis {axis} of {where}", value.shape[axis], dim)
-        elif isinstance(dim, int) and dim != value.shape[axis]:
-            raise TraceError(
-                f"dynamic shapes: axis {axis} of {where} is {dim!r}, a fixed size, but the example "
-                f"input has {value.shape[axis]}; Dim('name', min=1, max={max(dim, 2)}) is accepted "
-                "for a size that differs from call to call"
-            )
+        _check_size(f"axis {axis} of {where}", value.shape[axis], dim)
+
+
+def _no_form(where: str, spec: Any, accepted: str) -> TraceError:
+    return TraceError(f"dynamic shapes for {where}: found {spec!r}; {accepted} is accepted")
+
+
+def _check_size(where: str, size: int, dim: Any) -> None:
+    if isinstance(dim, Dim):
+        _check_example(where, size, dim)
+    elif isinstance(dim, int) and dim != size:
+        raise TraceError(
+            f"dynamic shapes: {where} is {dim!r}, a fixed size, but the example input has {size}; "
+            f"Dim('name', min=1, max={max(dim, 2)}) is accepted for a size that differs from call "
+            "to call"
+        )
+    elif dim is not None and not isinstance(dim, (int, type(Dim.AUTO))):
+        name = dim if isinstance(dim, str) and dim.isidentifier() else "name"
+        raise TraceError(
+            f"dynamic shapes: {where} is {dim!r}; Dim({name!r}, min=1, max=64) is accepted"
+        )
 
 
 def _check_example(where: str, size: int, dim: Dim) -> None:

@@ -32,12 +32,29 @@ def _power(base: Int, exponent: Int) -> Int:
     return product([base] * exponent.constant)
 
 
+def _quotient(a: Int, b: Int) -> Int:
+    """``a // b`` of Python: ``n // -2 == -n // 2``."""
+    return -a // -b if _is_negative(b) else a // b
+
+
+def _remainder(a: Int, b: Int) -> Int:
+    """``a % b`` of Python, which has the sign of ``b``."""
+    return -(-a % -b) if _is_negative(b) else a % b
+
+
+def _is_negative(divisor: Int) -> bool:
+    _, high = bounds(divisor)
+    if high == 0:
+        raise UnsupportedError(f"a size is divided by {divisor}, which is 0 or may be")
+    return high < 0
+
+
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
-    "FloorDiv": lambda a, b: a // b,
-    "CleanDiv": lambda a, b: a // b,
-    "Mod": lambda a, b: a % b,
-    "PythonMod": lambda a, b: a % b,
+    "FloorDiv": _quotient,
+    "CleanDiv": _quotient,
+    "Mod": _remainder,
+    "PythonMod": _remainder,
     "ModularIndexing": lambda a, b, c: a // b % c,
     "Max": lambda *values: reduce(maximum, values),
     "Min": lambda *values: reduce(minimum, values),

@@ -52,6 +52,21 @@ def each(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+def negative(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Divisors below 0, as of a range that falls in steps."""
+    n = x.shape[0]
+    return (
+        torch.arange(n, 0, -2),
+        torch.arange(0, -n, -3),
+        x[torch.arange(n - 1, -1, -2)],
+        x + n // -2,
+        x * (n % -7),
+        x[: -n % 5],
+        x[-(n // -2) :],
+        x.new_zeros(-(n // -3)),
+    )
+
+
 def resized(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     image = x[None, None]
     nearest = F.interpolate(image, scale_factor=1.5, mode="nearest")
@@ -59,7 +74,7 @@ def resized(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.row("C:D4")
-@pytest.mark.parametrize("function", [each, resized])
+@pytest.mark.parametrize("function", [each, resized, negative])
 def test_agrees_with_eager(function: Callable[..., Any]) -> None:
     shapes = ({0: Dim("n", min=4, max=40)},)
     compiled = compile_all(Function(function), (torch.randn(6, 5),), None, shapes)

@@ -92,13 +92,20 @@ def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
             {"x": {2: BATCH}},
             r"for x: axes 2 .* rank 2 \(shape \[4, 6\]\); axes 0 to 1 are accepted",
         ),
-        ({"x": (BATCH,)}, "for x: axes 0 were named, but it has rank 2"),
+        (
+            {"x": (BATCH,)},
+            r"for x: it has rank 2 \(shape .*, and they have 1 entries; an entry for",
+        ),
+        ({"x": {"0": BATCH}}, "for x: axes '0' were named, but it has rank 2"),
+        ({"x": {0: "rows"}}, "axis 0 of x is 'rows'; Dim.'rows', min=1, max=64. is accepted"),
+        ({"x": {0: 2.0}}, "axis 0 of x is 2.0; Dim.'name', min=1, max=64. is accepted"),
+        ({"x": BATCH}, "for x: found .*; .0: Dim.'batch', min=1, max=64.., by axis, is accepted"),
         ({"n": {0: BATCH}}, "n is 3; only dimensions of tensors can be dynamic"),
         (
             {"x": {0: Dim("b", max=3)}},
             r"axis 0 of x is b in \[0, 3\], but the example input has 4",
         ),
-        ({"x": 5}, "for x: found 5; its axes with their sizes are accepted"),
+        ({"x": 5}, "for x: found 5; .*, by axis, is accepted"),
         ({"x": {0: 8}}, "axis 0 of x is 8, a fixed size, but .* has 4; Dim.'name', min=1, max=8"),
         ((None,), "a sequence of 2 entries is accepted: the arguments are x, n"),
     ],
@@ -106,6 +113,20 @@ def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
 def test_refuses(shapes, message):
     with pytest.raises(TraceError, match=message):
         merge_dynamic(Pair(), (X, 3), {}, shapes, {})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"x": {"c": {0: BATCH}}}, "x has no key 'c'; its keys: 'a', 'b'"),
+        ({"x": BATCH}, "for x: found .*; the form of the argument, with dicts by axis"),
+        ({"x": {"b": [BATCH, BATCH]}}, "x.'b'..0.: found .*, by axis, is accepted"),
+    ],
+)
+def test_refuses_for_containers(shapes, message):
+    given = {"a": X, "b": [X, X]}
+    with pytest.raises(TraceError, match=message):
+        merge_dynamic(Pair(), (given, 3), {}, shapes, {})
 
 
 def test_refuses_an_example_of_one():

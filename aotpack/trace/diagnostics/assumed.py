@@ -92,11 +92,14 @@ def cases_at_ones(
 ) -> list[dict[str, int]]:
     """The least and the largest sizes for each set of conditions that fail together.
 
+    Of ``others``, those on sizes that data decide are left out.
+
     Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
     not ``asked``, the least sizes are tried, of the first sets.
     """
     first = _codes(one for one in asked if not is_declared(one))  # each has one: may_assume
-    codes = [*first, *_codes(one for one in others if one not in asked)]
+    unasked = (one for one in others if one not in asked)
+    codes = [*first, *_codes(one for one in unasked if {*map(str, one.free_symbols)} <= {*ranges})]
     count = len(first)
     sets: dict[tuple[bool, ...], list[Sizes]] = {}
     for case in _points(codes, ranges, example, are_asked=bool(first)):
@@ -106,9 +109,9 @@ def cases_at_ones(
     asked_for = [one for one in sets if not all(one[:count])]
     if len(asked_for) > _MOST_SETS:
         raise TooManySets
-    unasked = [one for one in sets if all(one[:count])][: _MOST_SETS - len(asked_for)]
+    rest = [one for one in sets if all(one[:count])][: _MOST_SETS - len(asked_for)]
     found = [end(sets[one], key=_extent) for one in asked_for for end in (min, max)]
-    found += [min(sets[one], key=_extent) for one in unasked]
+    found += [min(sets[one], key=_extent) for one in rest]
     return [*{tuple(case.items()): dict(case) for case in found}.values()]
 
 

@@ -64,6 +64,18 @@ def test_a_size_of_one_under_a_guard() -> None:
             torch.testing.assert_close(package(x, y), model(x, y), rtol=1e-4, atol=1e-5)
 
 
+def test_sizes_that_data_decide_are_not_tried() -> None:
+    class Ends(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x[:3], x[x.shape[0] - 3 :]])
+
+    shapes = ({0: Dim("rows", min=1, max=40)},)
+    package = aotpack.compile(Ends(), (torch.randn(8, 6),), dynamic_shapes=shapes, target="cpu")
+    for rows in (1, 2, 3, 7, 40):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(package(x), Ends()(x))
+
+
 RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {
     "columns": (lambda s, x, y: (x[:, 1:] * 2, y.mT.contiguous()), nn.Identity()),
     "every second": (lambda s, x, y: x[:, ::2].transpose(0, 1).contiguous(), nn.Identity()),
