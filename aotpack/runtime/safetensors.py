@@ -11,7 +11,8 @@ from typing import IO, Annotated, Any
 
 import numpy as np
 
-from .dtypes import BY_SAFETENSORS, Array, DType
+from .arrays.dlpack import COMPLEX
+from .dtypes import BY_SAFETENSORS, DTYPES, Array, DType
 from .errors import WeightError
 from .files.checked import Identity, identity_of, open_at_once
 from .files.kinds import MOST, Count
@@ -29,10 +30,14 @@ _OTHER_FORMATS = {
 }
 
 
+_REAL = {dtype: DTYPES[real] for real, dtype in COMPLEX.items()}
+_KNOWN = {**BY_SAFETENSORS, **{dtype.safetensors: dtype for dtype in _REAL}}
+
+
 def _read_dtype(name: Any) -> DType:
-    if not isinstance(name, str) or name not in BY_SAFETENSORS:
-        raise Mismatch(shown(name), ", ".join(BY_SAFETENSORS))
-    return BY_SAFETENSORS[name]
+    if not isinstance(name, str) or name not in _KNOWN:
+        raise Mismatch(shown(name), ", ".join(_KNOWN))
+    return _KNOWN[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,8 @@ class Entry:
 class Stored:
     """A tensor in a file; ``data`` is a read-only view (bfloat16 as uint16 bits).
 
-    Its bytes begin at byte ``begin`` of the file.
+    Its bytes begin at byte ``begin`` of the file. Complex numbers are pairs, along a last dimension
+    of 2.
     """
 
     dtype: DType
@@ -164,7 +170,11 @@ def _stored(whole: Any, entry: Entry) -> Stored:
         data = np.frombuffer(whole, kind, count, entry.begin).reshape(entry.shape)
     else:
         data = np.empty(entry.shape, kind)
-    return Stored(entry.dtype, entry.shape, data, entry.begin)
+    real = _REAL.get(entry.dtype)
+    if real is None:
+        return Stored(entry.dtype, entry.shape, data, entry.begin)
+    shape = (*entry.shape, 2)
+    return Stored(real, shape, data.reshape(-1).view(real.storage).reshape(shape), entry.begin)
 
 
 def _of_other_format(path: Path, begin: bytes) -> WeightError | None:

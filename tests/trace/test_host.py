@@ -134,6 +134,17 @@ class Hook:
     offload = True
 
 
+class Plain(nn.Module):
+    """An attribute that is no buffer."""
+
+    def __init__(self, plain: Any) -> None:
+        super().__init__()
+        self.plain = plain
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
 def offloaded() -> nn.Module:
     model = nn.Sequential(nn.Linear(4, 4).to("meta"))
     model[0]._hf_hook = Hook()
@@ -145,6 +156,16 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], str]] = {
     "freed input": (nn.ReLU, lambda: freed((4,)), r"the example input \[0\] has no memory"),
     "fake weight": (lambda: Holding(fake()), lambda: X, "held is a FakeTensor, .*weights 'none'"),
     "fake input": (nn.ReLU, fake, r"the example input \[0\] is a FakeTensor"),
+    "sparse attribute": (
+        lambda: Plain(X.to_sparse()),
+        lambda: X,
+        r"the attribute plain has the layout torch.sparse_coo; dense",
+    ),
+    "quantized attribute": (
+        lambda: Plain([torch.quantize_per_tensor(X, 0.5, 0, torch.qint8)]),
+        lambda: X,
+        r"the attribute plain\[0\] has the type torch.qint8; give tensor.dequantize\(\)",
+    ),
     "sparse input": (nn.ReLU, X.to_sparse, r"input \[0\] has the layout torch.sparse_coo; dense"),
     "nested input": (
         nn.ReLU,

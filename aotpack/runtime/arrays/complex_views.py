@@ -85,6 +85,13 @@ def as_pairs(value: Any, dtype: DType) -> Any:
     return _Pairs(value, dtype)
 
 
+def pairs_of_weight(value: Any, dtype: DType) -> Any:
+    """Complex numbers whose parts are of ``dtype`` as pairs; what else is given, as it is."""
+    wanted = COMPLEX.get(dtype.name)
+    is_complex = wanted is not None and _type_of(value) == wanted.name
+    return as_pairs(value, dtype) if is_complex else value
+
+
 def as_complex(value: Any) -> Any:
     """Pairs as a complex array in the same memory."""
     torch = sys.modules.get("torch")

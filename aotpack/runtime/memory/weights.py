@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays.complex_views import pairs_of_weight
 from ..arrays.frameworks import Frameworks
 from ..checks.changes import Changed, changed_at
 from ..checks.guards import describe
@@ -346,6 +347,8 @@ class Weights:
             raise self._refused(f"{weight.name!r} is a tensor of layout {layout}; give a dense one")
         if hasattr(value, "contiguous"):
             value = value.contiguous()
+        if weight.shape[-1:] == (2,):  # of a complex weight, perhaps
+            value = pairs_of_weight(value, weight.dtype)
         try:
             framework = frameworks.of(value)
             (address,), facts, owner = framework.read((value,), 0)

@@ -13,6 +13,7 @@ from aotpack.errors import TraceError
 from aotpack.trace.changes import named_tensors
 from aotpack.trace.host.copies import PLAIN, HostCopies
 from aotpack.trace.operators.random.seeds import Example
+from aotpack.trace.operators.state import held
 
 _SHOWN = 5
 
@@ -22,6 +23,13 @@ def check_values(name: str, module: nn.Module, example: Example) -> None:
     _check_offloaded(name, module)
     tensors = [*named_tensors(module).items(), *_inputs(example)]
     faults = [f"{place} {fault}" for place, one in tensors if (fault := _fault(one))]
+    plain = [pair for pair in held(module) if isinstance(pair[1], torch.Tensor)]
+    known = {id(one) for _, one in tensors}
+    faults += [
+        f"the attribute {place} {fault}"
+        for place, one in plain
+        if id(one) not in known and (fault := _fault_of_layout(one))
+    ]
     if faults:
         raise TraceError(f"tracing {name}: {shown(faults)}")
 
@@ -46,6 +54,18 @@ def _fault(tensor: torch.Tensor) -> str | None:
         )
     if type(tensor).__name__ == "DTensor":
         return "is a DTensor, of which each process has a part; give tensor.full_tensor()"
+    if fault := _fault_of_layout(tensor):
+        return fault
+    if type(tensor) in PLAIN and _is_freed(tensor):
+        return (
+            "has no memory: its storage was freed, as FSDP does between calls; gather the weights "
+            "first (FSDP.summon_full_params(model), or model.unshard())"
+        )
+    return None
+
+
+def _fault_of_layout(tensor: torch.Tensor) -> str | None:
+    """What memory that is not that of a dense tensor is."""
     if tensor.is_nested:
         return (
             "is a nested tensor; dense tensors are accepted, such as the padded one of "
@@ -55,11 +75,6 @@ def _fault(tensor: torch.Tensor) -> str | None:
         return f"has the type {tensor.dtype}; give tensor.dequantize()"
     if tensor.layout is not torch.strided:
         return f"has the layout {tensor.layout}; dense tensors are accepted (tensor.to_dense())"
-    if type(tensor) in PLAIN and _is_freed(tensor):
-        return (
-            "has no memory: its storage was freed, as FSDP does between calls; gather the weights "
-            "first (FSDP.summon_full_params(model), or model.unshard())"
-        )
     return None
 
 
