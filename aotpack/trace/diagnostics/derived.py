@@ -27,6 +27,7 @@ _LONGEST_PERIOD = 1024
 _DIVISIONS = (FloorDiv, Mod, PythonMod)
 _IS_ONE = re.compile(r"evaluate_expr: (Eq|Ne)\(.*, 1\)")  # what torch asked
 _ASKED = re.compile(r"evaluate_expr: (Eq|Ne)\(.*\)")
+_IS_STRIDE = re.compile(r"evaluate_expr: Ne\(.*\)")  # a stride is not the product of the sizes
 _REPEATED = re.compile(r".*/TensorCompare\.cpp:\d+")  # an assertion that torch traced again
 
 
@@ -47,7 +48,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
     ranges = {str(symbol): _span(bounds) for symbol, bounds in program.range_constraints.items()}
     noted = _noted(program.graph, program.range_constraints)
     why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
-    others = {condition for condition, asked in why if not _says_more_than_one(condition, asked)}
+    others = {condition for condition, asked in why if not _is_of_layouts(condition, asked)}
     known = {condition for condition, _ in why} - others
     refused = [
         one for one in open_ones if one not in known or not may_assume(one, ranges, branches)
@@ -69,11 +70,22 @@ def breaks_guards(program: ExportedProgram) -> bool:
     return any(fails_near(one, ranges) for one in dict.fromkeys(guards))
 
 
-def _says_more_than_one(condition: Any, asked: str) -> bool:
-    """True for ``n - 1 != 1``, which torch notes as ``n != 2``, and for ``2*n != 2``."""
-    if not isinstance(condition, sympy.Ne):
+def _is_of_layouts(condition: Any, asked: str) -> bool:
+    """True for what torch asks to know how a tensor lies, whatever the answer.
+
+    A size is not 1 (of ``n - 1 != 1`` it notes ``n != 2``), and a stride is not the product of the
+    sizes behind it: ``n != 8`` of the first n columns of 8.
+    """
+    if not isinstance(condition, (sympy.Eq, sympy.Ne)):
         return False
-    return bool((_ASKED if condition.rhs == 1 else _IS_ONE).fullmatch(asked))
+    is_one = isinstance(condition, sympy.Ne) and (_ASKED if condition.rhs == 1 else _IS_ONE)
+    return bool(_IS_STRIDE.fullmatch(asked) or (is_one and is_one.fullmatch(asked)))
+
+
+def _sorted(condition: Any) -> Any:
+    """``8 != n`` as ``n != 8``, which torch writes both ways."""
+    is_turned = isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.lhs.is_number
+    return condition.reversed if is_turned else condition
 
 
 def _asserted(program: ExportedProgram) -> tuple[Collection[Any], list[Any]]:
@@ -159,7 +171,7 @@ def _about_inputs(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.
         condition, environment = value.node.expr, value.node.shape_env
         symbols = condition.free_symbols
         if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
-            yield node, condition
+            yield node, _sorted(condition)
 
 
 def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]:
@@ -173,7 +185,7 @@ def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]
             condition = environment.replace(noted.expr)
             symbols = condition.free_symbols
             if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
-                yield condition, noted.msg
+                yield _sorted(condition), noted.msg
 
 
 def _environments(graph: fx.Graph) -> set[Any]:

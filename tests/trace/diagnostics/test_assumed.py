@@ -42,6 +42,12 @@ def shapes(batch: int, length: int) -> Any:
     return {"x": both, "y": both}
 
 
+def prefix(whole: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The first rows and columns of a memory are written, at most all."""
+    whole[: x.shape[0], : x.shape[1]] = x
+    return whole
+
+
 class Crossed(nn.Module):
     """Attention, with its weights, whose keys have a length of their own."""
 
@@ -97,6 +103,9 @@ RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {
         nn.Identity(),
     ),
     "unused": (lambda s, x, y: x.diff(dim=1), nn.Identity()),
+    "prefix": (lambda s, x, y: prefix(torch.zeros(6, 40, 4), x), nn.Identity()),
+    "windows": (lambda s, x, y: x.mT.unfold(2, 2, 2).flatten(2) * 2, nn.Identity()),
+    "cut": (lambda s, x, y: x[:, :2].reshape(-1, 8), nn.Identity()),
     "areas": (lambda s, x, y: torch.cumulative_trapezoid(x, dim=1), nn.Identity()),
 }
 
@@ -106,7 +115,7 @@ def test_a_computed_size_of_one(function: Callable[..., Any], layer: nn.Module) 
     model = Calls(function, layer).eval()
     how: Any = {"dynamic_shapes": shapes(1, 2), "target": "cpu"}
     package = aotpack.compile(model, args=(), kwargs=GIVEN, **how)
-    for batch, length in ((1, 2), (1, 3), (2, 2), (6, 2), (5, 40)):
+    for batch, length in ((1, 2), (1, 3), (2, 2), (6, 2), (5, 40), (6, 40)):
         x, y = torch.randn(batch, length, 4), torch.randint(0, 4, (batch, length))
         with torch.no_grad():
             torch.testing.assert_close(package(x=x, y=y), model(x, y), rtol=1e-4, atol=1e-5)
