@@ -63,6 +63,34 @@ class Seen:
         return torch.maximum(self.high - self.exact, self.exact - self.low)
 
 
+@dataclass(slots=True)
+class Runs:
+    """One result in all runs: of the reference (or eager, in its place), and those after it.
+
+    They are kept in their own types, as large caches take little more so, and compared one result
+    at a time. ``others`` are as in ``Seen``.
+    """
+
+    first: torch.Tensor
+    is_exact: bool = True
+    more: list[torch.Tensor] = field(default_factory=list)
+    others: list[torch.Tensor] = field(default_factory=list)
+
+    def seen(self) -> Seen:
+        """The values of each element."""
+        others = [one.detach().cpu() for one in self.others]
+        made = Seen(wide(self.first), self.is_exact, others)
+        for one in self.more:
+            made.add(wide(one))
+        return made
+
+
+def wide(result: torch.Tensor) -> torch.Tensor:
+    """A result in float64, if it holds floats."""
+    result = result.detach().cpu()
+    return result.double() if result.is_floating_point() else result
+
+
 def float_bounds(eager: torch.Tensor, seen: Seen) -> npt.NDArray[np.uint16]:
     """The largest error of each element as bfloat16, rounded up.
 

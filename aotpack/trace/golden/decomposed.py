@@ -21,7 +21,7 @@ from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.values import difference, shown, tolerance
 from aotpack.trace.eager import in_program_order
 from aotpack.trace.golden.blame import departure
-from aotpack.trace.golden.bounds import Seen
+from aotpack.trace.golden.bounds import Seen, wide
 from aotpack.trace.golden.noise import STRENGTH, Noisy, OwnNoisy
 from aotpack.trace.golden.reference import (
     Eager,
@@ -114,7 +114,7 @@ class _Runs:
                 runs.append(OwnNoisy(module, None, turns, number, sign))
                 runs.append(Noisy(module, None, turns, number, sign))
         seen = [
-            _Others(Seen(_wide(one)), one.isfinite(), one.isfinite(), unit)
+            _Others(Seen(wide(one)), one.isfinite(), one.isfinite(), unit)
             for one, unit in zip(found, _units(self.program), strict=True)
         ]
         for run in runs:
@@ -137,7 +137,7 @@ class _Others:
     unit: float  # of the coarsest type on the way
 
     def add(self, result: torch.Tensor, *, is_own: bool) -> None:
-        self.seen.add(_wide(result))
+        self.seen.add(wide(result))
         if is_own and result.shape == self.always.shape:
             finite = result.isfinite()
             self.sometimes, self.always = self.sometimes | finite, self.always & finite
@@ -181,10 +181,6 @@ class _Typed(Eager):
             + (f"\n  at {place}" if place else "")
             + "\nA package would return the recorded type. Convert the operands to one type first."
         )
-
-
-def _wide(result: torch.Tensor) -> torch.Tensor:
-    return result.double() if result.is_floating_point() else result
 
 
 def _units(program: ExportedProgram) -> list[float]:

@@ -11,7 +11,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from aotpack.stages import Golden, Graph
-from aotpack.trace.golden.bounds import Seen
+from aotpack.trace.golden.bounds import Runs
 from aotpack.trace.golden.budget import why_without_reference
 from aotpack.trace.golden.configurations import EveryConfiguration
 from aotpack.trace.golden.cost import cost_of
@@ -59,7 +59,7 @@ def record_golden(
         turns.most = _MORE_TURNS[0] * turns.longest + _MORE_TURNS[1]
         seen, why = _seen(eager, program, example, triton, turns, why)
         _add_products(seen, program, example, triton, turns, fp32_precision)
-    other = [e for e, s in zip(eager, seen, strict=True) if e.shape != s.exact.shape]
+    other = [e for e, s in zip(eager, seen, strict=True) if e.shape != s.first.shape]
     if other:
         return without_results(inputs, "the graph gives results of other shapes than eager")
     keys = [f"outputs/{spec.name}" for spec in graph.signature.outputs]
@@ -115,8 +115,8 @@ def _seen(
     triton: TritonPort | None,
     turns: Turns,
     why: str,
-) -> tuple[list[Seen], str]:
-    """The values of the results, and why they are without a reference; "" if they have one."""
+) -> tuple[list[Runs], str]:
+    """The results of all runs, and why they are without a reference; "" if they have one."""
     if not why:
         try:
             return _reference(program, example, triton, turns), ""
@@ -127,12 +127,12 @@ def _seen(
 
 def _reference(
     program: ExportedProgram, example: Sequence[Any], triton: TritonPort | None, turns: Turns
-) -> list[Seen]:
+) -> list[Runs]:
     """The results in float64, and their values in runs with other roundings."""
     module = program.graph_module
     reference = Reference(module, triton, turns)
-    seen = [Seen(exact) for exact in results_of(program, example, reference)]
-    for number in range(_pairs(program, [one.exact for one in seen])):
+    seen = [Runs(exact) for exact in results_of(program, example, reference)]
+    for number in range(_pairs(program, [one.first for one in seen])):
         _add_pair(seen, program, example, partial(Noisy, module, triton, turns, number))
     return seen
 
@@ -143,16 +143,16 @@ def _own_runs(
     example: Sequence[Any],
     triton: TritonPort | None,
     turns: Turns,
-) -> list[Seen]:
+) -> list[Runs]:
     """Eager's results, and their values in runs with other roundings in the model's types."""
     module = program.graph_module
-    seen = [Seen(_wide(one), is_exact=False) for one in eager]
+    seen = [Runs(one, is_exact=False) for one in eager]
     _add_pair(seen, program, example, partial(OwnNoisy, module, triton, turns, 0))
     return seen
 
 
 def _add_pair(
-    seen: Sequence[Seen],
+    seen: Sequence[Runs],
     program: ExportedProgram,
     example: Sequence[Any],
     noisy: Callable[[int], Eager],
@@ -164,11 +164,11 @@ def _add_pair(
         except EndlessLoop:
             continue
         for one, result in zip(seen, results, strict=True):
-            one.add(_wide(result))
+            one.more.append(result)
 
 
 def _add_products(
-    seen: Sequence[Seen],
+    seen: Sequence[Runs],
     program: ExportedProgram,
     example: Sequence[Any],
     triton: TritonPort | None,
@@ -184,13 +184,9 @@ def _add_products(
     except EndlessLoop:
         return
     for one, result in zip(seen, results, strict=True):
-        one.add(_wide(result))
-        if result.is_floating_point() and result.shape == one.exact.shape:
-            one.others.append(result.detach().cpu())
-
-
-def _wide(result: torch.Tensor) -> torch.Tensor:
-    return result.detach().cpu().double() if result.is_floating_point() else result.detach().cpu()
+        one.more.append(result)
+        if result.is_floating_point() and result.shape == one.first.shape:
+            one.others.append(result)
 
 
 def _pairs(program: ExportedProgram, exact: Results) -> int:

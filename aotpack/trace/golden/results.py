@@ -12,7 +12,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.runtime.dtypes import DTYPES, widen
 from aotpack.runtime.golden.samples import Sampled
 from aotpack.stages import Recorded, SampledResult
-from aotpack.trace.golden.bounds import Seen, float_bounds, in_range, ranges
+from aotpack.trace.golden.bounds import Runs, Seen, float_bounds, in_range, ranges
 from aotpack.trace.weights import bytes_of, dtype_of
 
 _SAMPLE, _BLOCK = 6, 48  # bytes that a sample and a block take
@@ -32,19 +32,19 @@ class Results:
 
 
 def kept_results(
-    keys: Sequence[str], seen: Sequence[Seen], eager: Sequence[torch.Tensor], available: float
+    keys: Sequence[str], runs: Sequence[Runs], eager: Sequence[torch.Tensor], available: float
 ) -> Results:
     """The results in ``available`` bytes; keys are outputs/NAME and updates/NAME."""
     kept = Results()
     shares = _shares([_whole_bytes(one) for one in eager], available)
-    for key, one, result, share in zip(keys, seen, eager, shares, strict=True):
+    for key, one, result, share in zip(keys, runs, eager, shares, strict=True):
         result = result.detach().cpu()
         shape = tuple(result.shape)
         sampled = None if share == math.inf else _sampled(shape, share)
         if sampled:
             kept.sampled.append(SampledResult(key, shape, sampled.count, sampled.block))
         add = _add_floats if result.is_floating_point() else _add_integers
-        add(kept, key, one, result, sampled)
+        add(kept, key, one.seen(), result, sampled)
     return kept
 
 
