@@ -32,6 +32,7 @@ from aotpack.trace.source import shown_frame
 
 _SHOWN_LINES = 4
 _INPUTS = ("example_inputs", "get_inputs")
+_MODELS = ("model", "get_model")
 _OPTIONAL = ("dynamic_shapes", "example_kwargs")
 _READ = (*_INPUTS, *_OPTIONAL, "name", "version")
 _ALIKE = 0.92  # of the letters of a name
@@ -121,7 +122,8 @@ def _import(name: str) -> ModuleType:
 def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Loaded:
     path = Path(module.__file__) if module.__file__ else None
     with _explained(spec, path):
-        model = _methods(module, attr) or _model(module, attr, spec)
+        methods = _methods(module, attr, spec)
+        model = _model(module, attr, spec) if methods is None else methods
         is_module = not isinstance(model, Mapping)
         args, kwargs = _inputs(module, spec) if is_module else ((), {})
     return Loaded(
@@ -130,8 +132,18 @@ def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Load
         kwargs=kwargs,
         dynamic_shapes=getattr(module, "dynamic_shapes", None) if is_module else None,
         name=str(getattr(module, "name", None) or _identifier(name)),
-        version=str(getattr(module, "version", None) or "0.1.0"),
+        version=_version(module, spec),
     )
+
+
+def _version(module: ModuleType, spec: str) -> str:
+    version = getattr(module, "version", None) or "0.1.0"
+    if not isinstance(version, str):
+        raise UsageError(
+            f"loading {spec}: version is {version!r}; text is accepted, such as '1.10', which is "
+            "another number than 1.1"
+        )
+    return version
 
 
 def _check_spelling(module: ModuleType, spec: str) -> None:
@@ -160,21 +172,29 @@ def _spelt(name: str) -> str:
     return name.lower().replace("_", "") if name[0] != "_" else ""
 
 
-def _methods(module: ModuleType, attr: str) -> Mapping[str, Method] | None:
+def _methods(module: ModuleType, attr: str, spec: str) -> Mapping[str, Method] | None:
     """The methods by name, if that is what the file or the attribute defines."""
     found = getattr(module, attr or "methods", None)
     if found is None and not attr and callable(getattr(module, "get_methods", None)):
         found = module.get_methods()
-    return found if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping):
+        return found
+    if found is not None and not attr and not any(hasattr(module, name) for name in _MODELS):
+        raise UsageError(
+            f"loading {spec}: methods is {a_type(found)}; a dict is accepted: "
+            "{'decode': aotpack.Method(module, example_inputs)}"
+        )
+    return None
 
 
 def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProgram:
-    names = [attr] if attr else ["model", "get_model"]
+    names = [attr] if attr else _MODELS
     found = next((name for name in names if hasattr(module, name)), None)
     if found is None:
         raise TraceError(
             f"loading {spec}: it defines no {' or '.join(names)}{_near(module, names)}; "
             + ("check the name after the colon" if attr else "define model = ... or methods = ...")
+            + _modules_in(module, spec, attr)
         )
     value = getattr(module, found)
     if not isinstance(value, (nn.Module, ExportedProgram, type)) and callable(value):
@@ -188,10 +208,19 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
     return value
 
 
+def _modules_in(module: ModuleType, spec: str, attr: str) -> str:
+    """How to name a module that a file has under another name."""
+    found = [name for name, value in vars(module).items() if isinstance(value, nn.Module)]
+    place = spec.removesuffix(f":{attr}")
+    return f", or give {place}:{found[0]}" if found else ""
+
+
 def _inputs(module: ModuleType, spec: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     value = getattr(module, "example_inputs", None)
     if value is None and callable(getattr(module, "get_inputs", None)):
         value = module.get_inputs()
+        if value is None:
+            raise TraceError(f"loading {spec}: get_inputs() returns None; let it return the inputs")
     kwargs = getattr(module, "example_kwargs", None)
     if kwargs is not None:
         return _with_keywords(() if value is None else value, kwargs, spec)
@@ -227,7 +256,7 @@ def _explained(what: str, path: Path | None) -> Iterator[None]:
     """Inside the block, an exception of the user's code becomes an error with its line."""
     try:
         yield
-    except TraceError:
+    except (TraceError, UsageError):
         raise
     except (Exception, SystemExit) as error:
         raise TraceError(f"loading {what}: {_at_line(error, path)}") from error

@@ -85,6 +85,8 @@ def test_saved_program(tmp_path):
     ("body", "attr", "message"),
     [
         (INPUTS, "", "it defines no model or get_model; define model"),
+        ("net = nn.ReLU()\n" + INPUTS, "", "or methods = ..., or give .*my-net.py:net"),
+        (MODEL + "def get_inputs(): return None\n", "", r"get_inputs\(\) returns None; let it"),
         (MODEL + INPUTS, ":net", "it defines no net; check the name after the colon"),
         (MODEL, "", "it defines no example inputs; define"),
         (MODEL + "example_input = 1\n", "", "no example inputs, but example_input; define"),
@@ -120,6 +122,22 @@ def test_saved_program(tmp_path):
 def test_refuses(write, body, attr, message):
     with pytest.raises(TraceError, match=message):
         load_model(write(body) + attr)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("methods = [1]\n", "methods is a list; a dict is accepted: {'decode': aotpack.Method"),
+        (MODEL + INPUTS + "version = 1.10\n", "version is 1.1; text is accepted, such as '1.10'"),
+    ],
+)
+def test_refuses_values_of_other_types(write, body, message):
+    with pytest.raises(UsageError, match=message):
+        load_model(write(body))
+
+
+def test_other_lists_of_methods_are_the_files_own(write):
+    assert isinstance(load_model(write(MODEL + INPUTS + "methods = [1]\n")).module, torch.nn.Linear)
 
 
 @pytest.mark.parametrize(
