@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import aotpack
 from aotpack import Method
@@ -274,6 +275,18 @@ def test_codes_of_weights_on_meta_are_bound_later(tmp_path):
 def test_other_ways_are_refused(model, quantize, message):
     with pytest.raises(UsageError, match=message):
         aotpack.compile(model, (torch.arange(2),), quantize=quantize, target="cpu")
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (weight_norm(nn.Linear(4, 4)), "nor nn.Embedding with a weight of its own. Leave"),
+        (nn.ReLU(), "nor nn.Embedding. Leave"),
+    ],
+)
+def test_models_without_a_layer_are_refused(layer, message):
+    with pytest.raises(UsageError, match=f"finds no layer: it has neither .*{message}"):
+        aotpack.compile(layer, (torch.ones(2, 4),), quantize="int8", target="cpu")
 
 
 def test_exported_programs_are_refused(model):

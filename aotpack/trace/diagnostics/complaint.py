@@ -29,6 +29,13 @@ _ENDS = ("The following call raised this error", "If this type holds tensors", _
 _FRAMES = "from user code:"  # of which the user's line is told as the place
 _OF_OPERATORS = ("DataDependentOutputException", "DynamicOutputShapeException")  # of torch
 _SHOWN_LINES = 8
+_READ_BY = {  # the parts of torch that read data, and how they do not
+    "torch/distributions/": "A distribution asks for no data with validate_args=False.",
+    "torch/nn/modules/transformer.py": (
+        "nn.Transformer looks whether a mask is causal, unless it is told: is_causal, "
+        "tgt_is_causal=True."
+    ),
+}
 CACHE_ADVICE = (
     "a package keeps caches of fixed length as state: make a StaticCache once, "
     "cache = StaticCache(config, max_cache_len=N), call cache.early_initialization(...), keep it "
@@ -116,15 +123,15 @@ def condensed(
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, log.reads, place)
-    if by_data and _is_of_a_distribution(error):
-        return f"{by_data} A distribution asks for no data with validate_args=False."
-    return by_data or "\n  at ".join([_useful(error, text), *place])
+    if by_data:
+        return " ".join([by_data, *_hints_of_data(error)])
+    return "\n  at ".join([_useful(error, text), *place])
 
 
-def _is_of_a_distribution(error: BaseException) -> bool:
-    """True for a check, or another branch, inside of torch.distributions."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return any("torch/distributions/" in frame.filename for frame in frames)
+def _hints_of_data(error: BaseException) -> list[str]:
+    """What keeps a part of torch from reading data."""
+    files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    return [hint for part, hint in _READ_BY.items() if any(part in one for one in files)]
 
 
 def _place(error: BaseException) -> list[str]:

@@ -62,7 +62,13 @@ def quantize(
     written = {one for call in seen.values() for one in call.written}
     lines, coded = _coded(layers, written, absent, quantization, copies)
     if not coded:
-        reasons = "; ".join(lines) or "it has neither nn.Linear nor nn.Embedding"
+        has_one = any(
+            _is_layer(part) for one, _ in calls.values() for part in root_of(one).modules()
+        )
+        neither = (
+            "it has neither nn.Linear nor nn.Embedding" + " with a weight of its own" * has_one
+        )
+        reasons = "; ".join(lines) or neither
         raise UsageError(
             f"packaging {package}: quantize={str(quantization)!r} finds no layer: {reasons}. Leave "
             "the option out, or give a group that divides the rows."
@@ -185,12 +191,16 @@ def _layers(modules: Iterable[nn.Module]) -> list[_Layer]:
     for root in modules:
         for name, module in root.named_modules():
             weight = module._parameters.get("weight")
-            kinds = isinstance(module, (nn.Linear, nn.Embedding))
             if is_adapter(name):  # files have its weights as they are
                 continue
-            if kinds and weight is not None and weight.is_floating_point():
+            if _is_layer(module) and weight is not None and weight.is_floating_point():
                 found.setdefault(id(module), _Layer(name or "the model", module, weight))
     return list(found.values())
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """True also where the weight is computed from others, as by ``weight_norm``."""
+    return isinstance(module, (nn.Linear, nn.Embedding))
 
 
 def _without_values(

@@ -142,3 +142,15 @@ def test_other_branches_of_distributions_are_refused() -> None:
     model = Model(lambda x: Geometric(x.sigmoid(), validate_args=False).entropy())
     packaged = aotpack.compile(model, (X,), target="cpu")
     torch.testing.assert_close(packaged(X), model(X))
+
+
+def test_a_mask_that_may_be_causal_is_told() -> None:
+    layers = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    given = (torch.randn(2, 5, 8), torch.randn(2, 3, 8))
+    model = Model(lambda x: layers(x, given[1], tgt_mask=mask))
+    with pytest.raises(TraceError, match=r"(?s)data-dependent.*tgt_is_causal=True"):
+        trace(model, given[:1], name="m", version="1")
+    model = Model(lambda x: layers(x, given[1], tgt_mask=mask, tgt_is_causal=True))
+    packaged = aotpack.compile(model, given[:1], target="cpu")
+    torch.testing.assert_close(packaged(given[0]), model(given[0]), rtol=1e-4, atol=1e-5)
