@@ -54,6 +54,14 @@ DTYPES = {
         DType("float64", 8, "float64", "F64", (2, 64), 2.0**-52),
     )
 }
+COMPLEX = {
+    real: DType(name, size, name, f"C{8 * size}", (5, 8 * size), eps)
+    for real, name, size, eps in (
+        ("float32", "complex64", 8, 2.0**-23),
+        ("float64", "complex128", 16, 2.0**-52),
+    )
+}
+"""The complex type whose parts are of a type; kernels know pairs of those alone."""
 WIDENED = {
     "int16": ("int8", "uint8"),
     "int32": ("int16", "int8", "uint16", "uint8"),

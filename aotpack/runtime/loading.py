@@ -107,9 +107,9 @@ def choose_device(
         return CpuDevice(manifest)
     device = "cuda:0" if device == "cuda" else device
     kind, _, number = str(device).rpartition(":")
-    if kind not in ("", "cuda") or not number.isdecimal():
-        near = did_you_mean(str(device), ("cuda:0", "cpu"))
-        near = '; did you mean "cuda:0"?' if str(device).lower().startswith("gpu") else near
+    if isinstance(device, str) and (kind not in ("", "cuda") or not number.isdecimal()):
+        near = did_you_mean(device, ("cuda:0", "cpu"))
+        near = '; did you mean "cuda:0"?' if device.lower().startswith("gpu") else near
         raise ArgumentError(
             f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"{near}'
         )

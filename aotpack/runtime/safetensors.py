@@ -11,8 +11,7 @@ from typing import IO, Annotated, Any
 
 import numpy as np
 
-from .arrays.dlpack import COMPLEX
-from .dtypes import BY_SAFETENSORS, DTYPES, Array, DType
+from .dtypes import BY_SAFETENSORS, COMPLEX, DTYPES, Array, DType
 from .errors import WeightError
 from .files.checked import Identity, identity_of, open_at_once
 from .files.kinds import MOST, Count

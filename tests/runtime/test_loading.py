@@ -93,7 +93,6 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
         ((1.5,), {}, "package is of type float; accepted: the package's module, or its folder"),
         ((None,), {}, "package is of type NoneType"),
         ((".", True), {}, "device is of type bool; accepted: a GPU's number"),
-        ((".", -1), {}, "device=-1; accepted: a GPU's number"),
         ((".", 1.5), {}, "device is of type float; accepted: a GPU's number"),
         ((".",), {"concurrency": "2"}, "concurrency is of type str; accepted: a number"),
         ((".",), {"concurrency": True}, "concurrency is of type bool; accepted: a number"),

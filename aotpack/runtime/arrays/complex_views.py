@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import Array, DType
+from ..dtypes import COMPLEX, Array, DType
 from ..errors import ArgumentError
 from ..manifest import Signature
 from ..tensors import Tensor
 from .device_array import DeviceArray
-from .dlpack import COMPLEX, export_capsule, import_capsule
+from .dlpack import export_capsule, import_capsule
 
 
 class ComplexViews:

@@ -6,17 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import BY_DLPACK, DType
+from ..dtypes import BY_DLPACK, COMPLEX, DType
 from ..errors import ArgumentError
-
-COMPLEX = {
-    real: DType(name, size, name, f"C{8 * size}", (5, 8 * size), eps)
-    for real, name, size, eps in (
-        ("float32", "complex64", 8, 2.0**-23),
-        ("float64", "complex128", 16, 2.0**-52),
-    )
-}
-"""The complex type whose parts are of a type; kernels know pairs of those alone."""
 
 _KNOWN = {**BY_DLPACK, **{dtype.dlpack: dtype for dtype in COMPLEX.values()}}
 _NAME = b"dltensor"

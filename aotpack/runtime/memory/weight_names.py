@@ -1,11 +1,38 @@
 """The names under which weights are given."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from ..safetensors import TensorFile
+
 _EXTRA = re.compile(r"(^|\.)_extra_state$")
+
+
+def plain_names(given: Any, known: Container[str]) -> Any:
+    """Weights without what wrappers put into the names of their ``state_dict``.
+
+    DataParallel puts ``module.`` before a name, ``torch.compile`` ``_orig_mod.`` into it. What a
+    model knows stays as it is.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    names = {name: _plain(name, known) for name in given}
+    if len({*names.values()}) < len(names) or all(name == one for name, one in names.items()):
+        return given
+    renamed = {names[name]: value for name, value in given.items()}
+    if isinstance(given, TensorFile):
+        return TensorFile(given.path, given.identity, renamed)
+    return renamed
+
+
+def _plain(name: Any, known: Container[str]) -> Any:
+    if not isinstance(name, str) or name in known:
+        return name
+    inner = name.replace("_orig_mod.", "")
+    found = (one for one in (inner, inner.removeprefix("module.")) if one in known)
+    return next(found, name)
 
 
 def fault_of_names(given: Any, known: Sequence[str]) -> str | None:

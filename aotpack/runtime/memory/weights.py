@@ -24,7 +24,7 @@ from .derived import Derivation, DerivedWeights
 from .packing import align
 from .staged import StagedWeights
 from .streaming import Piece, stream
-from .weight_names import fault_of_names, some
+from .weight_names import fault_of_names, plain_names, some
 
 _DENSE = "torch.strided"
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -142,6 +142,7 @@ class Weights:
         computes what depends on those that changed. Strictly, the factors of adapters that are not
         given are those of the build again.
         """
+        given = plain_names(given, {*self._by_name, *self._unused})
         chosen = self._choose(given, strict=strict)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         self._check_ties(given, sources, frameworks)

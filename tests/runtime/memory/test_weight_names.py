@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from aotpack.runtime.memory.weight_names import fault_of_names, some
+from aotpack.runtime.memory.weight_names import fault_of_names, plain_names, some
 
 KNOWN = ["first.weight", "second.weight", "third.weight_codes"]
 
@@ -44,3 +44,31 @@ def test_extra_state_of_modules_is_no_fault() -> None:
         is None
     )
     assert "'my_extra_state' is no weight" in (fault_of_names({"my_extra_state": 3}, KNOWN) or "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "module.first.weight",
+        "_orig_mod.first.weight",
+        "module._orig_mod.first.weight",
+        "first._orig_mod.weight",
+    ],
+)
+def test_what_wrappers_put_into_names_is_left_out(name: str) -> None:
+    assert plain_names({name: 1, "second.weight": 2}, KNOWN) == {
+        "first.weight": 1,
+        "second.weight": 2,
+    }
+
+
+def test_other_names_stay() -> None:
+    for given in (
+        {"module.fourth.weight": 1},
+        {"module.first.weight": 1, "first.weight": 2},  # which is meant is not said
+        {3: 0},
+        [1],
+    ):
+        assert plain_names(given, KNOWN) is given
+    own = ["module.weight", "weight"]
+    assert plain_names({"module.weight": 1}, own) == {"module.weight": 1}
