@@ -120,7 +120,8 @@ def clamped_index(place: Value, size: Int) -> Int:
 def unless_empty(size: Int, value: Value) -> Value:
     """``value``, and its loads, where ``size`` is not 0; else 0, and nothing is loaded.
 
-    A search in an empty row asks for the element that is nearest to a place: there is none.
+    A search in an empty row asks for the element that is nearest to a place, and there is none; it
+    ends at place 0.
     """
     if bounds(size)[0] > 0:
         return value

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
-from aotpack.trace.diagnostics.branches import Branch, Branches
+from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
@@ -169,8 +169,10 @@ def _oblivious(
                 is_free = may_guard or are_declared(guards)
                 refused = drop_assumed(again, asked) if asserts else []
                 if is_free and not refused:
-                    again.graph_module.meta[_OBLIVIOUS] = True
-                    again.graph_module.meta.setdefault(ASSUMED, ())
+                    meta = again.graph_module.meta
+                    meta[_OBLIVIOUS] = True
+                    asked_for = layouts_asked(branches.found.values())  # of which torch notes none
+                    meta[ASSUMED] = (*meta.get(ASSUMED, ()), *asked_for)
                     return again
                 if refused:
                     told = only_some(again, refused) or told

@@ -6,6 +6,7 @@ Sizes that torch rounds from float64, as ``int(1.5 * n)``, become ``3 * n // 2``
 small numbers replaces the factor where it gives the same integer for each admitted size.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,29 +33,8 @@ def _power(base: Int, exponent: Int) -> Int:
     return product([base] * exponent.constant)
 
 
-def _quotient(a: Int, b: Int) -> Int:
-    """``a // b`` of Python: ``n // -2 == -n // 2``."""
-    return -a // -b if _is_negative(b) else a // b
-
-
-def _remainder(a: Int, b: Int) -> Int:
-    """``a % b`` of Python, which has the sign of ``b``."""
-    return -(-a % -b) if _is_negative(b) else a % b
-
-
-def _is_negative(divisor: Int) -> bool:
-    _, high = bounds(divisor)
-    if high == 0:
-        raise UnsupportedError(f"a size is divided by {divisor}, which is 0 or may be")
-    return high < 0
-
-
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
-    "FloorDiv": _quotient,
-    "CleanDiv": _quotient,
-    "Mod": _remainder,
-    "PythonMod": _remainder,
     "ModularIndexing": lambda a, b, c: a // b % c,
     "Max": lambda *values: reduce(maximum, values),
     "Min": lambda *values: reduce(minimum, values),
@@ -63,10 +43,13 @@ _FUNCTIONS: dict[str, Callable[..., Int]] = {
 }
 
 ROUNDINGS = ("TruncToInt", "FloorToInt", "CeilToInt")
+_MOST_ENDS = 4096
 _EXACT = 2**53  # integers that float64 has
 _MOST_SIZES = 2**24  # that are tried
 _DENOMINATORS = (1, 10, 100, 1000, 10_000)
 
+_DIVISIONS = ("FloorDiv", "CleanDiv")
+_REMAINDERS = ("Mod", "PythonMod")
 _QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
 
 Whole = TypeVar("Whole", Int, np.ndarray)
@@ -103,12 +86,14 @@ class Sizes:
 
     ``defined`` are the symbols for sizes inside branches and loops. ``counted`` are those of the
     ``variables`` that data decide, and ``outside`` all that calls outside of those yield.
+    ``divisors`` are those which data decide, and may be 0.
     """
 
     variables: Mapping[str, Var]
     defined: dict[str, Int] = field(default_factory=dict)
     counted: frozenset[str] = frozenset()
     outside: frozenset[str] = frozenset()
+    divisors: dict[Int, None] = field(default_factory=dict)
 
     def knows(self, value: Any) -> bool:
         """True for a number that is computed from sizes alone."""
@@ -179,10 +164,39 @@ class Sizes:
             return product([self._convert(expr.base)] * int(expr.exp))
         if type(expr).__name__ in ROUNDINGS:
             return whole_number(expr, self._convert)
+        if type(expr).__name__ in (*_DIVISIONS, *_REMAINDERS):
+            return self._divided(type(expr).__name__, *map(self._convert, expr.args))
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
             raise UnsupportedError(f"a size is computed with {type(expr).__name__} ({expr})")
         return function(*map(self._convert, expr.args))
+
+    def _divided(self, kind: str, a: Int, b: Int) -> Int:
+        """``a // b`` or ``a % b`` of Python, as ``n // -2 == -n // 2``."""
+        low, high = bounds(b)
+        if high < 0:
+            return -a // -b if kind in _DIVISIONS else -(-a % -b)
+        if low <= 0:
+            b = self._positive(b)
+        return a // b if kind in _DIVISIONS else a % b
+
+    def _positive(self, divisor: Int) -> Int:
+        """A divisor that is 1 at least, which the build or (where data decide it) a call checks."""
+        variables = [one for one in divisor.leaves() if isinstance(one, Var)]
+        if any(self.variables[symbol] in variables for symbol in self.counted):
+            self.divisors[divisor] = None
+            return maximum(divisor, 1)
+        ends = ({one.low, one.low + 1, one.high - 1, one.high} for one in variables)
+        for numbers in itertools.islice(itertools.product(*map(sorted, ends)), _MOST_ENDS):
+            values = {one.name: n for one, n in zip(variables, numbers, strict=True)}
+            if divisor.evaluate(values) <= 0:
+                found = ", ".join(f"{name}={number}" for name, number in values.items())
+                raise UnsupportedError(
+                    f"a size is divided by {divisor}, which is {divisor.evaluate(values)} for "
+                    f"{found}; accepted are ranges in which a divisor is 1 or more throughout, or "
+                    "less than 0"
+                )
+        return divisor
 
     def _variable(self, symbol: str) -> Int:
         if symbol in self.defined:

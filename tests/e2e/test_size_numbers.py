@@ -20,8 +20,10 @@ from torch.utils._sympy.functions import (
     TruncToInt,
 )
 
+import aotpack
 from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
+from aotpack.runtime.errors import AssertionFailed
 from aotpack.trace.sizes import whole_number
 from tests.e2e.oracle import agree, compile_all
 
@@ -80,6 +82,32 @@ def test_agrees_with_eager(function: Callable[..., Any]) -> None:
     compiled = compile_all(Function(function), (torch.randn(6, 5),), None, shapes)
     for size in SIZES:
         agree(compiled, (torch.randn(size, 5),))
+
+
+@pytest.mark.parametrize(
+    ("function", "least", "found"),
+    [
+        (lambda x: x * (10 // (x.shape[0] - 4)), 4, "n_ - 4, which is 0 for n_=4"),
+        (lambda x: x * (10 // (x.shape[0] - 20)), 4, "n_ - 20, which is -16 for n_=4"),
+        (lambda x: x * (10 % (x.shape[0] - 20)), 4, "n_ - 20, which is -16 for n_=4"),
+    ],
+)
+def test_a_divisor_that_may_be_0_is_refused(
+    function: Callable[..., Any], least: int, found: str
+) -> None:
+    shapes = ({0: Dim("n", min=least, max=40)},)
+    with pytest.raises(UnsupportedError, match=f"a size is divided by {found}; accepted are"):
+        aotpack.compile(Function(function), (torch.randn(25),), dynamic_shapes=shapes, target="cpu")
+
+
+def test_a_divisor_that_data_decide() -> None:
+    model = Function(lambda x: x * (10 // (x > 0).nonzero().shape[0]))
+    shapes = ({0: Dim("n", min=1, max=40)},)
+    package = aotpack.compile(model, (torch.ones(25),), dynamic_shapes=shapes, target="cpu")
+    for size in (1, 3, 40):
+        torch.testing.assert_close(package(torch.ones(size)), model(torch.ones(size)))
+    with pytest.raises(AssertionFailed, match=r"u0 = 0; accepted: sizes with u0 >= 1"):
+        package(-torch.ones(3))
 
 
 FACTORS = (0.5, 1.5, 0.1, 0.3333333333333333, 2.6, 1 / 7)

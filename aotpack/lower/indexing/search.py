@@ -38,12 +38,11 @@ def searchsorted(
             if sorter is not None:
                 at = index_from(c.load(sorter, (*row, at)), shape[-1])
             element = c.converted(sorted_sequence, c.load(sorted_sequence, (*row, at)), common)
-            is_behind = apply("gt" if after_equals else "ge", element, wanted)
-            return unless_empty(shape[-1], apply("logical_not", is_behind))
+            return apply("logical_not", apply("gt" if after_equals else "ge", element, wanted))
 
         longest = int(min(bounds(shape[-1])[1], 2**31))
         found = search(position(0), position(shape[-1]), longest, is_counted)
-        return cast(found, c.dtype(c.result()))
+        return cast(unless_empty(shape[-1], found), c.dtype(c.result()))
 
     c.pointwise(c.result(), value)
 

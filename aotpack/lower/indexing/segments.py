@@ -7,7 +7,7 @@ ends, and is scattered there.
 from dataclasses import dataclass
 
 from aotpack.ir.dtypes import DType
-from aotpack.ir.ordering import clamped_index, search, unless_empty
+from aotpack.ir.ordering import clamped_index, search
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int, maximum
 from aotpack.ir.values import Value
@@ -45,7 +45,7 @@ class _Parts:
 
         def is_before(entry: Value) -> Value:
             edge = self.edge(lead, clamped_index(entry, size))
-            return unless_empty(size, apply("le", edge, position(place)))
+            return apply("le", edge, position(place))
 
         longest = int(min(bounds(size)[1], 2**31))
         return apply("sub", search(position(0), position(size), longest, is_before), 1)

@@ -183,9 +183,10 @@ class _Ordered:
 
         def is_before(place: Value) -> Value:
             there = self._load(keys, (*rows, clamped_index(place, self.count)))
-            return unless_empty(self.count, bool_op("le" if is_set else "lt", there, key))
+            return bool_op("le" if is_set else "lt", there, key)
 
         place = search(integer_value(0), integer_value(self.count), longest, is_before)
+        place = unless_empty(self.count, place)
         return int64_op("sub", place, integer_value(1)) if is_set else place
 
     def _keyed(self, per_dimension: tuple[Int, ...]) -> tuple[Int, ...]:

@@ -7,7 +7,7 @@ it, so a program without the assertions is tried for each set of computed sizes 
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.trace.diagnostics.branches import Branch
-from aotpack.trace.diagnostics.multiples import compiled, holds
+from aotpack.trace.diagnostics.multiples import compiled, holds, names_in
 
 ASSUMED = "conditions that computed sizes are not 1"  # in the meta of a graph module
 _SCANNED = 4096  # sizes of one range
@@ -92,14 +92,12 @@ def cases_at_ones(
 ) -> list[dict[str, int]]:
     """The least and the largest sizes for each set of conditions that fail together.
 
-    Of ``others``, those on sizes that data decide are left out.
-
-    Sizes of inputs that are 1 count among a set. Of sets in which conditions fail that torch has
-    not ``asked``, the least sizes are tried, of the first sets.
+    Conditions on sizes that data decide are left out. Sizes of inputs that are 1 count among a set.
+    Of sets in which conditions fail that torch has not ``asked``, the least sizes are tried, of the
+    first sets.
     """
-    first = _codes(one for one in asked if not is_declared(one))  # each has one: may_assume
-    unasked = (one for one in others if one not in asked)
-    codes = [*first, *_codes(one for one in unasked if {*map(str, one.free_symbols)} <= {*ranges})]
+    first = _codes((one for one in asked if not is_declared(one)), ranges)
+    codes = [*first, *_codes((one for one in others if one not in asked), ranges)]
     count = len(first)
     sets: dict[tuple[bool, ...], list[Sizes]] = {}
     for case in _points(codes, ranges, example, are_asked=bool(first)):
@@ -115,9 +113,10 @@ def cases_at_ones(
     return [*{tuple(case.items()): dict(case) for case in found}.values()]
 
 
-def _codes(conditions: Iterable[Any]) -> list[CodeType]:
+def _codes(conditions: Iterable[Any], known: Container[str]) -> list[CodeType]:
+    """The codes of conditions on ``known`` sizes."""
     found = map(compiled_condition, dict.fromkeys(conditions))
-    return [one for one in found if one is not None]
+    return [one for one in found if one and all(name in known for name in names_in(one))]
 
 
 def compiled_condition(condition: Any) -> CodeType | None:

@@ -39,13 +39,17 @@ _SQUEEZES = {
     for name in ("squeeze", "squeeze_")
     for overload in ("default", "dim", "dims")
 }
+_AXES = {  # from the outermost in memory
+    (torch.channels_last, 4): (0, 2, 3, 1),
+    (torch.channels_last_3d, 5): (0, 2, 3, 4, 1),
+}
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _ARITHMETIC = sym_node.__file__
 
 
 @dataclass(frozen=True, slots=True)
 class Contiguous:
-    """The question whether a tensor is contiguous."""
+    """The question whether a tensor is contiguous, of its axes from the outermost in memory."""
 
     sizes: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -79,6 +83,11 @@ class Branch:
             return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
+
+    @property
+    def assumed(self) -> Any:
+        """What the answer says of sizes: the condition, or that it does not hold."""
+        return self.condition if self.answer else sympy.Not(self.condition)
 
     def holds(self, sizes: Mapping[Any, int]) -> bool:
         """Whether the answer is right for sizes by symbol; True where they do not decide it."""
@@ -184,9 +193,11 @@ class Branches:
         def is_contiguous(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             answer = before(tensor, *args, **kwargs)
             order = args[0] if args else kwargs.get("memory_format", torch.contiguous_format)
-            is_plain = order is torch.contiguous_format
-            if is_plain and any(isinstance(one, torch.SymInt) for one in tensor.shape):
-                asked = Contiguous(tuple(tensor.shape), tensor.stride())
+            plain = range(tensor.dim()) if order is torch.contiguous_format else None
+            axes = _AXES.get((order, tensor.dim()), plain)
+            if axes is not None and any(isinstance(one, torch.SymInt) for one in tensor.shape):
+                sizes, strides = tensor.shape, tensor.stride()
+                asked = Contiguous(*(tuple(one[k] for k in axes) for one in (sizes, strides)))
                 self._note(asked, answer, _asker(sys._getframe(1)))
             return answer
 
@@ -216,6 +227,12 @@ class Squeezed:
     @property
     def condition(self) -> Any:
         return sympy.Eq(self.size.node.expr, 1)
+
+
+def layouts_asked(branches: Iterable[Branch]) -> tuple[Any, ...]:
+    """What a program assumes by answers to the question whether a tensor is contiguous."""
+    found = (one.assumed for one in branches if isinstance(one.asked, Contiguous))
+    return tuple(one for one in dict.fromkeys(found) if not one.is_Boolean or one.free_symbols)
 
 
 def squeezes(program: ExportedProgram) -> Iterator[Branch]:

@@ -99,6 +99,11 @@ def compiled(condition: str, names: Collection[str]) -> CodeType | None:
     return compile(tree, "<size condition>", "eval")
 
 
+def names_in(code: CodeType) -> set[str]:
+    """The sizes that a condition reads."""
+    return {*code.co_names} - {*_CALLED}
+
+
 def holds(code: CodeType, sizes: Mapping[str, Any]) -> bool:
     """Whether a condition holds for sizes; one that divides by zero does not."""
     try:

@@ -70,7 +70,7 @@ def test_a_size_of_one_under_a_guard() -> None:
             torch.testing.assert_close(package(x, y), model(x, y), rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_that_data_decide_are_not_tried() -> None:
+def test_ends_that_may_meet() -> None:
     class Ends(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cat([x[:3], x[x.shape[0] - 3 :]])
@@ -80,6 +80,54 @@ def test_sizes_that_data_decide_are_not_tried() -> None:
     for rows in (1, 2, 3, 7, 40):
         x = torch.randn(rows, 6)
         torch.testing.assert_close(package(x), Ends()(x))
+
+
+class Asks(nn.Module):
+    """Values that follow from how a part of a tensor lies, of which torch notes nothing."""
+
+    def __init__(self, part: Callable[[Any, torch.Tensor], torch.Tensor], order: Any) -> None:
+        super().__init__()
+        self.part, self.order = part, order
+        self.register_buffer("rows", torch.randn(4, 12))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        asked = {} if self.order is None else {"memory_format": self.order}
+        return self.part(self, x) * (2.0 if self.part(self, x).is_contiguous(**asked) else 3.0)
+
+
+LAST = torch.channels_last
+ASKS: dict[str, tuple[Any, tuple[int, ...], Any, Any]] = {
+    "columns": (
+        lambda s, x: x[:, : x.shape[0]],
+        (5, 6, 3),
+        {0: Dim("a", min=2, max=12), 1: Dim("b", min=2, max=12)},
+        None,
+    ),
+    "automatic": (lambda s, x: s.rows[:, : x.shape[0]], (5,), {0: Dim.AUTO}, None),
+    "named": (lambda s, x: s.rows[:, : x.shape[0]], (5,), {0: Dim("a", min=1, max=12)}, None),
+    "channels": (lambda s, x: x, (2, 3, 4, 6), {1: Dim("c", min=1, max=9)}, LAST),
+}
+
+
+@pytest.mark.parametrize(("part", "size", "shapes", "order"), ASKS.values(), ids=ASKS)
+def test_a_model_that_asks_how_a_part_lies(part: Any, size: Any, shapes: Any, order: Any) -> None:
+    model, given = Asks(part, order).eval(), (torch.randn(size),)
+    with pytest.raises(TraceError, match="gives another function than the model: where "):
+        aotpack.compile(model, given, dynamic_shapes=(shapes,), target="cpu")
+
+
+def test_a_layout_that_no_value_follows_from() -> None:
+    class Copies(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            is_last = x.is_contiguous(memory_format=LAST)
+            return (x if is_last else x.contiguous()) * 2
+
+    shapes = ({1: Dim("c", min=1, max=9)},)
+    given = (torch.randn(2, 3, 4, 6),)
+    package = aotpack.compile(Copies(), given, dynamic_shapes=shapes, target="cpu")
+    for channels in (1, 2, 9):
+        x = torch.randn(2, channels, 4, 6)
+        torch.testing.assert_close(package(x), x * 2)
 
 
 RIGHT: dict[str, tuple[Callable[..., Any], nn.Module]] = {

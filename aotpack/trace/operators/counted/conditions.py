@@ -1,12 +1,12 @@
 """What a call checks of the sizes that data decide, beside their ranges."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
 from torch import fx
 
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Int, maximum, minimum
 from aotpack.stages import CountedSize, Signature, SizeCondition
 from aotpack.trace.operators.assertions import is_assertion, nearest_source
 from aotpack.trace.operators.counted.bindings import Counted
@@ -49,7 +49,18 @@ def _conditions(
         if known and live.issuperset(known):
             made = SizeCondition(asked.holds, asked.text, _described(node))
             found.setdefault(asked.holds, made)
-    return (*found.values(), *_dimensions(sizes, counted, live))
+    return (*found.values(), *_divisors(sizes, calls, live), *_dimensions(sizes, counted, live))
+
+
+def _divisors(
+    sizes: Sizes, calls: Mapping[Int, fx.Node], live: set[fx.Node]
+) -> Iterator[SizeCondition]:
+    """Sizes are divided by 1 and more."""
+    for divisor in sizes.divisors:
+        known = [calls[leaf] for leaf in map(Int.of, divisor.leaves()) if leaf in calls]
+        if live.issuperset(known):
+            holds = minimum(maximum(divisor, 0), 1)
+            yield SizeCondition(holds, f"{divisor} >= 1", f"a division by {divisor}")
 
 
 def _dimensions(sizes: Sizes, counted: Counted, live: set[fx.Node]) -> Iterator[SizeCondition]:
