@@ -118,6 +118,7 @@ class Weight:
     is_constant: bool = False
     follows: bool = False  # contiguous with the weight before it
     is_staged: bool = False  # only the weight program reads it
+    pairs: bool = False  # of complex numbers, whose parts are the last dimension
 
 
 # --- Traced -------------------------------------------------------------------------------------

@@ -177,6 +177,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
         "constant": weight.is_constant,
         "follows": weight.follows,
         **({"staged": True} if weight.is_staged else {}),
+        **({"pairs": True} if weight.pairs else {}),
     }
 
 

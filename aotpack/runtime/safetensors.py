@@ -88,6 +88,7 @@ class Stored:
     shape: tuple[int, ...]
     data: Array
     begin: int = 0
+    is_complex: bool = False
 
 
 class TensorFile(dict[str, Stored]):
@@ -173,7 +174,8 @@ def _stored(whole: Any, entry: Entry) -> Stored:
     if real is None:
         return Stored(entry.dtype, entry.shape, data, entry.begin)
     shape = (*entry.shape, 2)
-    return Stored(real, shape, data.reshape(-1).view(real.storage).reshape(shape), entry.begin)
+    pairs = data.reshape(-1).view(real.storage).reshape(shape)
+    return Stored(real, shape, pairs, entry.begin, is_complex=True)
 
 
 def _of_other_format(path: Path, begin: bytes) -> WeightError | None:

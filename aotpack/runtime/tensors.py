@@ -123,7 +123,7 @@ class Weight:
     """A weight and all its names; a constant always comes with the package.
 
     A weight that ``follows`` is contiguous with the weight before it. Only the weight program reads
-    one that is ``staged``.
+    one that is ``staged``. Callers may give one of ``pairs`` of reals as complex numbers.
     """
 
     name: Name
@@ -133,6 +133,7 @@ class Weight:
     constant: bool
     follows: bool
     staged: bool = False
+    pairs: bool = False
 
     @property
     def size(self) -> int:

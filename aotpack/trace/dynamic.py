@@ -192,18 +192,21 @@ def _check_spec(where: str, value: Any, spec: Any) -> None:
         return
     if isinstance(value, torch.Tensor):
         _check_axes(where, value, spec)
-    elif isinstance(value, (list, tuple)) and isinstance(spec, (list, tuple)):
-        for index, (item, inner) in enumerate(zip(value, spec, strict=False)):
-            _check_spec(f"{where}[{index}]", item, inner)
-    elif isinstance(value, dict) and isinstance(spec, dict):
-        for key, inner in spec.items():
-            if key not in value:
-                keys = ", ".join(map(repr, value)) or "none"
-                raise TraceError(f"dynamic shapes: {where} has no key {key!r}; its keys: {keys}")
-            _check_spec(f"{where}[{key!r}]", value[key], inner)
     elif isinstance(value, (bool, int, float, str, type(None))):
         raise TraceError(f"dynamic shapes: {where} is {value!r}; {_DIMS_ONLY}")
-    elif isinstance(spec, (Dim, type(Dim.AUTO), int, str)):
+    elif isinstance(value, (list, tuple)):
+        if not isinstance(spec, (list, tuple)) or len(spec) != len(value):
+            accepted = f"an entry for each of its {len(value)} items, or None,"
+            raise _no_form(where, spec, accepted)
+        for index, (item, inner) in enumerate(zip(value, spec, strict=True)):
+            _check_spec(f"{where}[{index}]", item, inner)
+    elif isinstance(value, dict):
+        if not isinstance(spec, dict) or {*spec} != {*value}:
+            keys = ", ".join(map(repr, value)) or "none"
+            raise _no_form(where, spec, f"a dict with its keys, {keys}, or None for a key,")
+        for key, inner in spec.items():
+            _check_spec(f"{where}[{key!r}]", value[key], inner)
+    elif not isinstance(spec, (dict, list, tuple)):
         raise _no_form(where, spec, "the form of the argument, with dicts by axis for its tensors,")
 
 
@@ -217,7 +220,7 @@ def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
             "entry for each axis is accepted (None for a fixed size), or a dict by axis"
         )
     axes = spec if isinstance(spec, dict) else dict(enumerate(spec))
-    bad = [axis for axis in axes if not isinstance(axis, int) or not 0 <= axis < value.dim()]
+    bad = [axis for axis in axes if type(axis) is not int or not 0 <= axis < value.dim()]
     if bad:
         accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
         raise TraceError(
@@ -235,10 +238,10 @@ def _no_form(where: str, spec: Any, accepted: str) -> TraceError:
 def _check_size(where: str, size: int, dim: Any) -> None:
     if isinstance(dim, Dim):
         _check_example(where, size, dim)
-    elif isinstance(dim, int) and dim != size:
+    elif isinstance(dim, int) and (dim != size or isinstance(dim, bool)):
         raise TraceError(
             f"dynamic shapes: {where} is {dim!r}, a fixed size, but the example input has {size}; "
-            f"Dim('name', min=1, max={max(dim, 2)}) is accepted for a size that differs from call "
+            f"Dim('name', min=1, max={max(dim, size, 2)}) is accepted for a size that differs from call "
             "to call"
         )
     elif dim is not None and not isinstance(dim, (int, type(Dim.AUTO))):

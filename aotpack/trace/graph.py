@@ -103,8 +103,8 @@ def _check_results(
     """Check that results have their shapes for all admitted sizes."""
     check_shapes(name, tuple(every_node(nodes)), inputs)
     check_strided(name, program, sizes)
-    check_demands(name, program, sizes)
     check_calls(name, program, sizes)
+    check_demands(name, program, sizes)
 
 
 def _with_purpose(name: str, results: Sequence[fx.Node]) -> Sequence[fx.Node]:

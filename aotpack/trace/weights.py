@@ -48,6 +48,7 @@ class Weights:
             tuple(tensor.shape),
             bytes_of(tensor),
             name in self.constants,
+            pairs=self.tensors[name].is_complex(),
         )
 
 

@@ -118,9 +118,13 @@ def test_refuses(shapes, message):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"x": {"c": {0: BATCH}}}, "x has no key 'c'; its keys: 'a', 'b'"),
-        ({"x": BATCH}, "for x: found .*; the form of the argument, with dicts by axis"),
-        ({"x": {"b": [BATCH, BATCH]}}, "x.'b'..0.: found .*, by axis, is accepted"),
+        ({"x": {"c": {0: BATCH}}}, "for x: found .*; a dict with its keys, 'a', 'b', or None for"),
+        ({"x": {"a": {0: BATCH}}}, "for x: found .*; a dict with its keys, 'a', 'b', or None for"),
+        ({"x": {"a": None, "b": {0: BATCH}}}, "x.'b'.: found .*; an entry for each of its 2 items"),
+        ({"x": {"a": None, "b": [None]}}, "x.'b'.: found .*; an entry for each of its 2 items"),
+        ({"x": [None, None]}, "for x: found .*; a dict with its keys"),
+        ({"x": BATCH}, "for x: found .*; a dict with its keys"),
+        ({"x": {"a": None, "b": [BATCH, None]}}, "x.'b'..0.: found .*, by axis, is accepted"),
     ],
 )
 def test_refuses_for_containers(shapes, message):

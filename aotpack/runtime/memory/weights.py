@@ -340,6 +340,8 @@ class Weights:
 
     def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
         if isinstance(value, Stored):
+            if value.is_complex and not weight.pairs:
+                raise self._refused(f"{weight.name!r} is complex; accepted: {_told(weight)}")
             self._check(weight, str(value.dtype), value.shape, "file")
             address = value.data.__array_interface__["data"][0]
             return _Source(address, weight.size, (1, 0), value)
@@ -348,7 +350,7 @@ class Weights:
             raise self._refused(f"{weight.name!r} is a tensor of layout {layout}; give a dense one")
         if hasattr(value, "contiguous"):
             value = value.contiguous()
-        if weight.shape[-1:] == (2,):  # of a complex weight, perhaps
+        if weight.pairs:
             value = pairs_of_weight(value, weight.dtype)
         try:
             framework = frameworks.of(value)
@@ -374,12 +376,18 @@ class Weights:
     def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
         if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
             raise self._refused(
-                f"{weight.name!r} is {dtype}{list(shape)}; accepted: "
-                f"{weight.dtype}{list(weight.shape)}"
+                f"{weight.name!r} is {dtype}{list(shape)}; accepted: {_told(weight)}"
             )
 
     def _refused(self, reason: str) -> WeightError:
         return WeightError(f"binding weights to {self._model}: {reason}.")
+
+
+def _told(weight: Weight) -> str:
+    """The type and shape of a weight, as those of its state_dict."""
+    if weight.pairs:
+        return f"complex{16 * weight.dtype.itemsize}{list(weight.shape[:-1])}"
+    return f"{weight.dtype}{list(weight.shape)}"
 
 
 def _layout_of(value: Any) -> str:
