@@ -29,6 +29,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.complaint import condensed
+from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
@@ -215,6 +216,7 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     check_memory(program, name, {})
+    check_conditional_copies(name, program)
     _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
     try:

@@ -241,8 +241,8 @@ def _check_size(where: str, size: int, dim: Any) -> None:
     elif isinstance(dim, int) and (dim != size or isinstance(dim, bool)):
         raise TraceError(
             f"dynamic shapes: {where} is {dim!r}, a fixed size, but the example input has {size}; "
-            f"Dim('name', min=1, max={max(dim, size, 2)}) is accepted for a size that differs from call "
-            "to call"
+            f"Dim('name', min=1, max={max(dim, size, 2)}) is accepted for a size that differs from "
+            "call to call"
         )
     elif dim is not None and not isinstance(dim, (int, type(Dim.AUTO))):
         name = dim if isinstance(dim, str) and dim.isidentifier() else "name"

@@ -253,3 +253,26 @@ def test_numbers_have_nothing_to_squeeze() -> None:
     model = Calls(lambda _, x: x.sum().squeeze(0) + x.sum().squeeze(-1))
     x = torch.randn(3, 8, 5)
     assert torch.allclose(aotpack.compile(model, (x,), target="interpreter")(x), 2 * x.sum())
+
+
+class Counts(nn.Module):
+    """A counter beside a branch: what follows one is written to the buffer itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.cond(x.sum() > 0, lambda x, c: x * 2, lambda x, c: x + c, (x, self.calls))
+        self.calls.add_(1)
+        return y
+
+
+def test_a_run_on_symbols_changes_no_state() -> None:
+    model, own = Counts(), Counts()
+    shapes = {"x": {0: Dim("b", min=1, max=8)}}
+    package = aotpack.compile(model, (torch.ones(3, 4),), dynamic_shapes=shapes, target="cpu")
+    assert model.calls.tolist() == [0] * 4
+    for rows, sign in ((2, -1), (1, 1), (3, -1)):
+        x = sign * torch.ones(rows, 4)
+        torch.testing.assert_close(package(x), own(x))

@@ -25,6 +25,7 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import quiet_inference, replaced_functions
+from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.diagnostics.assumed import compiled_condition
 from aotpack.trace.diagnostics.branches import Branch, Branches, Squeezed
 from aotpack.trace.diagnostics.complaint import users_line
@@ -233,6 +234,7 @@ def _run(call: Call) -> _Run:
         with (
             without_caches([root_of(call.module)]),
             before.values_kept(call.module),
+            kept(_state(call)),  # what follows a branch or loop is written to tensors themselves
             quiet_inference(),
             replaced_functions(),
             Branches() as branches,
@@ -250,6 +252,13 @@ def _run(call: Call) -> _Run:
     asked = [Asked.of(branch, named) for branch in branches.found.values()]
     lines = [*dict.fromkeys(map(shown_frame, branches.numbers.values()))]
     return _Run(asked, sorted(set[str]().union(*map(_names, fixed))), lines, failed)
+
+
+def _state(call: Call) -> list[torch.Tensor]:
+    """What a call may change: buffers, and parameters that the program changes."""
+    tensors = named_tensors(call.module)
+    changed = [tensors[one] for one in call.signature.updates if one in tensors]
+    return [*{id(one): one for one in (*call.module.buffers(), *changed)}.values()]
 
 
 def _symbolic(call: Call, mode: FakeTensorMode) -> tuple[Any, Mapping[Any, Int]]:

@@ -1,7 +1,7 @@
 """Export errors of torch, condensed to the user's lines. In reading order:
 
 ``conditions`` and ``branches`` (logged while exporting), ``derived`` (asserted by the export),
-``assumed`` (sizes that torch takes for 2 or more), ``kept_sizes`` (fixed with mutation), ``lines``
-(the user's), ``multiples`` (which sizes are right), ``complaint`` (the message), ``guards``
-(checked later), ``collectives`` (refused).
+``assumed`` (sizes that torch takes for 2 or more), ``kept_sizes`` (fixed with mutation),
+``conditional_copies`` (that are changed), ``lines`` (the user's), ``multiples`` (which sizes are
+right), ``complaint`` (the message), ``guards`` (checked later), ``collectives`` (refused).
 """

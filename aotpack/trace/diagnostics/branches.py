@@ -20,6 +20,7 @@ import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
+from torch.utils._sympy.functions import Max
 
 from aotpack.trace.source import is_user_file
 
@@ -60,12 +61,24 @@ class Contiguous:
         found, whole = [], sympy.Integer(1)
         for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
             count, step = (
-                x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x)
+                _with_elements(x.node.expr) if isinstance(x, torch.SymInt) else sympy.Integer(x)
                 for x in (size, stride)
             )
             found.append(sympy.Or(sympy.Eq(count, 1), sympy.Eq(step, whole)))
             whole *= count
         return sympy.And(*found)
+
+
+def _with_elements(size: Any) -> Any:
+    """A stride where no size is 0: torch's ``max(1, n)`` is ``n``."""
+
+    def is_at_least_1(one: Any) -> bool:
+        return isinstance(one, Max) and len(one.args) == 2 and sympy.S.One in one.args
+
+    def other(one: Any) -> Any:
+        return next(part for part in one.args if part != 1)
+
+    return size.replace(is_at_least_1, other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,3 +70,24 @@ def test_sums_of_no_elements_are_packaged() -> None:
     for size in (1, 3, 4, 40):
         x = torch.randn(size, 6)
         torch.testing.assert_close(package(x), SUMS(x), equal_nan=True)
+
+
+def test_a_branch_that_data_choose() -> None:
+    def either(x: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: x[3:].max(0).values, lambda x: x[0] * 2, (x,))
+
+    shapes = ({0: Dim("b", min=3, max=8)},)
+    with pytest.raises(TraceError, match=r"needs b - 3 >= 1, .* for b=3. .* min=4"):
+        aotpack.compile(Part(either), (torch.randn(6, 6),), dynamic_shapes=shapes, target="cpu")
+
+
+def test_a_branch_that_the_size_chooses() -> None:
+    def either(x: Tensor) -> Any:
+        return torch.cond(x.shape[0] > 3, lambda x: x[3:].max(0).values, lambda x: x[0] * 2, (x,))
+
+    shapes = ({0: Dim("b", min=3, max=8)},)
+    model = Part(either)
+    package = aotpack.compile(model, (torch.randn(6, 6),), dynamic_shapes=shapes, target="cpu")
+    for size in (3, 4, 8):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(package(x), model(x))

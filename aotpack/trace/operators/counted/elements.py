@@ -2,14 +2,18 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
 
+import torch
 from torch import fx
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Var
 from aotpack.trace.diagnostics.guards import admitted
+from aotpack.trace.operators.control import COND, part_of
 from aotpack.trace.operators.counted.demands import Demand, demands_in
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
@@ -21,16 +25,31 @@ def check_demands(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     """Refuse a call that needs elements where an admitted size leaves none: eager raises there.
 
     torch.export makes no condition of all, as the maximum of ``x[3:]``. What data decide, a call
-    of the package checks.
+    of the package checks. So are calls in bodies refused, which read before a call could look at a
+    flag, but for branches that a size chooses.
     """
     counted = {sizes.variables[symbol] for symbol in sizes.counted}
-    for node, asked in demands_in(program.graph, sizes):
+    for node, asked in chain(*(demands_in(graph, sizes) for graph in _graphs(program))):
         variables = [one for one in asked.holds.leaves() if isinstance(one, Var)]
-        if counted.isdisjoint(variables):
+        if variables and counted.isdisjoint(variables):
             numbers = [int(number) for number in re.findall(r"\b\d+\b", asked.text)]
             for values in admitted(variables, numbers):
                 if asked.holds.evaluate(values) != 1:
                     raise _without_elements(name, node, asked, values)
+
+
+def _graphs(program: ExportedProgram) -> Iterator[fx.Graph]:
+    """That of the program, and those of bodies which run for some data."""
+    parts = [one for one in program.graph_module.modules() if isinstance(one, fx.GraphModule)]
+    nodes = [node for one in parts for node in one.graph.nodes if node.target is COND]
+    by_size = [node for node in nodes if _is_of_sizes(node.args[0])]
+    chosen = {part_of(part) for node in by_size for part in node.args[1:3]}
+    return (one.graph for one in parts if one not in chosen)
+
+
+def _is_of_sizes(predicate: Any) -> bool:
+    value = predicate.meta.get("val") if isinstance(predicate, fx.Node) else predicate
+    return not isinstance(value, torch.Tensor)
 
 
 def _without_elements(
