@@ -37,6 +37,7 @@ from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
+from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies
@@ -109,13 +110,23 @@ def export(
                 program = _exported(module, args, named, shapes, branches, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
-        complaint += wrong_inputs(module, (args, dict(kwargs)), error)
+        complaint += wrong_inputs(module, (args, dict(kwargs)), error) or faults_of_attributes(
+            module
+        )
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
+    _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
     check_memory(program, name, lines.found)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
+
+
+def _check_layouts(name: str, program: ExportedProgram) -> None:
+    """Refuse attributes that the program reads and that are no dense tensors."""
+    for place, one in program.constants.items():
+        if isinstance(one, torch.Tensor) and (fault := fault_of_layout(one)):
+            raise TraceError(f"exporting {name}: the attribute {place} {fault}")
 
 
 def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:

@@ -23,6 +23,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.devices import Copying
+from aotpack.trace.host.values import fault_of_layout
 from aotpack.trace.operators.state import held
 from aotpack.trace.source import is_user_file
 
@@ -264,6 +265,9 @@ def evaluation_copies(
     owned = {tensor.untyped_storage()._cdata for tensor in tensors if not tensor.is_meta}
     for value in (value for one in distinct.values() for _, value in held(one)):
         if not isinstance(value, torch.Tensor) or id(value) in memo:
+            continue
+        if fault_of_layout(value):
+            memo[id(value)] = value  # it has no storage, and a model that reads it is refused
             continue
         if value.untyped_storage()._cdata in owned:
             memo[id(value)] = copies.of(value)  # of what a module owns: it stays so in the copy

@@ -137,12 +137,13 @@ class Hook:
 class Plain(nn.Module):
     """An attribute that is no buffer."""
 
-    def __init__(self, plain: Any) -> None:
+    def __init__(self, plain: Any, *, is_read: bool) -> None:
         super().__init__()
-        self.plain = plain
+        self.plain, self.is_read = plain, is_read
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1
+    def forward(self, x: torch.Tensor) -> Any:
+        plain = self.plain[0] if isinstance(self.plain, list) else self.plain
+        return x @ plain if self.is_read else x + 1
 
 
 def offloaded() -> nn.Module:
@@ -157,14 +158,19 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], str]] = {
     "fake weight": (lambda: Holding(fake()), lambda: X, "held is a FakeTensor, .*weights 'none'"),
     "fake input": (nn.ReLU, fake, r"the example input \[0\] is a FakeTensor"),
     "sparse attribute": (
-        lambda: Plain(X.to_sparse()),
+        lambda: Plain(X.to_sparse(), is_read=True),
         lambda: X,
         r"the attribute plain has the layout torch.sparse_coo; dense",
     ),
     "quantized attribute": (
-        lambda: Plain([torch.quantize_per_tensor(X, 0.5, 0, torch.qint8)]),
+        lambda: Plain([torch.quantize_per_tensor(X, 0.5, 0, torch.qint8)], is_read=True),
         lambda: X,
         r"the attribute plain\[0\] has the type torch.qint8; give tensor.dequantize\(\)",
+    ),
+    "nested attribute": (
+        lambda: Plain(torch.nested.nested_tensor([X]), is_read=False),
+        lambda: X,
+        "the attribute plain is a nested tensor; dense",
     ),
     "sparse input": (nn.ReLU, X.to_sparse, r"input \[0\] has the layout torch.sparse_coo; dense"),
     "nested input": (
@@ -212,3 +218,9 @@ class Constant(nn.Module):
 def test_constants_without_values_are_refused() -> None:
     with pytest.raises(TraceError, match="scale on meta: a package contains these constants"):
         traced(Constant().to("meta"), X, needs_weights=False)
+
+
+@pytest.mark.parametrize("plain", [X.to_sparse(), [X.to_sparse_csr()], X.to_mkldnn()])
+def test_attributes_that_are_not_read_may_be_anything(plain: Any) -> None:
+    package = aotpack.compile(Plain(plain, is_read=False), (X,), target="cpu")
+    torch.testing.assert_close(package(X), X + 1)

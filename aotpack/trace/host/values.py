@@ -22,14 +22,9 @@ def check_values(name: str, module: nn.Module, example: Example) -> None:
     """Refuse tensors whose memory is not there, or is not that of a dense tensor."""
     _check_offloaded(name, module)
     tensors = [*named_tensors(module).items(), *_inputs(example)]
-    faults = [f"{place} {fault}" for place, one in tensors if (fault := _fault(one))]
     plain = [pair for pair in held(module) if isinstance(pair[1], torch.Tensor)]
-    known = {id(one) for _, one in tensors}
-    faults += [
-        f"the attribute {place} {fault}"
-        for place, one in plain
-        if id(one) not in known and (fault := _fault_of_layout(one))
-    ]
+    tensors += [(f"the attribute {place}", one) for place, one in plain if one.is_nested]
+    faults = [f"{place} {fault}" for place, one in tensors if (fault := _fault(one))]
     if faults:
         raise TraceError(f"tracing {name}: {shown(faults)}")
 
@@ -54,7 +49,7 @@ def _fault(tensor: torch.Tensor) -> str | None:
         )
     if type(tensor).__name__ == "DTensor":
         return "is a DTensor, of which each process has a part; give tensor.full_tensor()"
-    if fault := _fault_of_layout(tensor):
+    if fault := fault_of_layout(tensor):
         return fault
     if type(tensor) in PLAIN and _is_freed(tensor):
         return (
@@ -64,7 +59,16 @@ def _fault(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def _fault_of_layout(tensor: torch.Tensor) -> str | None:
+def faults_of_attributes(module: nn.Module) -> str:
+    """Attributes that are no dense tensors, of which the model may read none; "" or the lines."""
+    tensors = [pair for pair in held(module) if isinstance(pair[1], torch.Tensor)]
+    known = {id(one) for one in named_tensors(module).values()}
+    faults = {place: fault_of_layout(one) for place, one in tensors if id(one) not in known}
+    lines = [f"\n  the attribute {place} {fault}" for place, fault in faults.items() if fault]
+    return "".join(lines[:_SHOWN])
+
+
+def fault_of_layout(tensor: torch.Tensor) -> str | None:
     """What memory that is not that of a dense tensor is."""
     if tensor.is_nested:
         return (
