@@ -31,7 +31,7 @@ from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
+from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines
@@ -147,51 +147,55 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
         if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
         may_guard = getattr(error, "error_type", None) is None
-        return _oblivious(export, branches, asked, error, may_guard=may_guard)
+        again, told = _oblivious(export, branches, asked, may_guard=may_guard)
+        if again is None:
+            told = told or error
+            raise told from told.__cause__
+        return again
     if strict or not breaks_guards(program):
         return program
     found = dict(branches.found)
-    try:
-        return _oblivious(export, branches, asked, OnlySome((), ()), may_guard=False)
-    except Exception:  # the guards are told of the first
+    again, _ = _oblivious(export, branches, asked, may_guard=False)
+    if again is None:  # the guards of the first are told
+        branches.found.clear()
         branches.found.update(found)
-        return program
+    return again or program
 
 
 def _oblivious(
     export: Callable[..., ExportedProgram],
     branches: Branches,
     asked: Collection[Branch] | None,
-    told: Exception,
     *,
     may_guard: bool,
-) -> ExportedProgram:
-    """The program without taking sizes for 2; if there is none, raises ``told``, or what says more.
+) -> tuple[ExportedProgram | None, Exception | None]:
+    """The program without taking sizes for 2; if there is none, perhaps an error that says why.
 
     A program that keeps no condition is checked on the sizes that are admitted; one that asserts
     them is taken if they hold, or may be assumed. If others do not, those are told, not what torch
     derives.
     """
+    told: Exception | None = None
     for asserts in (False, True):
         try:
             branches.found.clear()
             with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
                 again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
-                guards = getattr(again, "_guards_code", None) or []
-                is_free = may_guard or are_declared(guards)
-                refused = drop_assumed(again, asked) if asserts else []
-                if is_free and not refused:
-                    meta = again.graph_module.meta
-                    meta[_OBLIVIOUS] = True
-                    asked_for = layouts_asked(branches.found.values())  # of which torch notes none
-                    meta[ASSUMED] = (*meta.get(ASSUMED, ()), *asked_for)
-                    return again
-                if refused:
-                    told = only_some(again, refused) or told
         except Exception as failure:
             if not asserts and _is_about_sizes(failure):
                 told = failure
-    raise told from told.__cause__
+            continue
+        guards = getattr(again, "_guards_code", None) or []
+        refused = drop_assumed(again, asked) if asserts else []
+        if refused:
+            told = only_some(again, refused) or told
+        elif may_guard or are_declared(guards):
+            meta = again.graph_module.meta
+            meta[_OBLIVIOUS] = True
+            asked_for = layouts_asked(branches.found.values())  # of which torch notes none
+            meta[ASSUMED] = (*meta.get(ASSUMED, ()), *asked_for)
+            return again, None
+    return None, told
 
 
 def _is_about_sizes(error: Exception) -> bool:

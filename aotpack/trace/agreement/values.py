@@ -34,7 +34,7 @@ def difference(wanted: torch.Tensor, found: torch.Tensor) -> str | None:
 
 
 def _apart(wanted: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    """Where two results have other bits: in a cache, few elements."""
+    """Where two results differ, or are NaN: in a cache, few elements."""
     if wanted.element_size() == 1:  # 8-bit floats do not compare
         wanted, found = wanted.float(), found.float()
     return wanted != found

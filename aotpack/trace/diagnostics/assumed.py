@@ -61,7 +61,7 @@ def may_assume(
 
 
 def fails_near(condition: Any, ranges: Mapping[str, Range]) -> bool:
-    """Whether a condition fails for sizes at an end of their ranges."""
+    """Whether a condition fails for some of the least sizes, or the largest."""
     code, names = compiled_condition(condition), sorted(map(str, condition.free_symbols))
     if code is None or not {*names} <= {*ranges}:
         return False

@@ -71,10 +71,10 @@ def breaks_guards(program: ExportedProgram) -> bool:
 
 
 def _is_of_layouts(condition: Any, asked: str) -> bool:
-    """True for what torch asks to know how a tensor lies, whatever the answer.
+    """True for what torch asks to know how a tensor lies.
 
-    A size is not 1 (of ``n - 1 != 1`` it notes ``n != 2``), and a stride is not the product of the
-    sizes behind it: ``n != 8`` of the first n columns of 8.
+    A size is not 1 (of ``n - 1 != 1`` it notes ``n != 2``), or, with either answer, a stride is not
+    the product of the sizes behind it: ``n != 8`` of the first n columns of 8.
     """
     if not isinstance(condition, (sympy.Eq, sympy.Ne)):
         return False
@@ -82,7 +82,7 @@ def _is_of_layouts(condition: Any, asked: str) -> bool:
     return bool(_IS_STRIDE.fullmatch(asked) or (is_one and is_one.fullmatch(asked)))
 
 
-def _sorted(condition: Any) -> Any:
+def _number_last(condition: Any) -> Any:
     """``8 != n`` as ``n != 8``, which torch writes both ways."""
     is_turned = isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.lhs.is_number
     return condition.reversed if is_turned else condition
@@ -171,7 +171,7 @@ def _about_inputs(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[fx.
         condition, environment = value.node.expr, value.node.shape_env
         symbols = condition.free_symbols
         if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
-            yield node, _sorted(condition)
+            yield node, _number_last(condition)
 
 
 def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]:
@@ -185,7 +185,7 @@ def _noted(graph: fx.Graph, known: Collection[Any]) -> Iterator[tuple[Any, str]]
             condition = environment.replace(noted.expr)
             symbols = condition.free_symbols
             if symbols <= {*known} and not any(map(environment.is_unbacked_symint, symbols)):
-                yield _sorted(condition), noted.msg
+                yield _number_last(condition), noted.msg
 
 
 def _environments(graph: fx.Graph) -> set[Any]:
@@ -207,7 +207,10 @@ def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:
     tried = itertools.product(*(range(spans[one][0], spans[one][1] + 1) for one in others))
     most = _MOST_TRIED // count
     cases = (condition.subs(dict(zip(others, values, strict=True))) for values in tried)
-    return all(_holds_along(case, longest, *spans[longest], most) for case in cases)
+    try:
+        return all(_holds_along(case, longest, *spans[longest], most) for case in cases)
+    except ZeroDivisionError:  # of a remainder
+        return False
 
 
 def _holds_along(condition: Any, symbol: sympy.Symbol, low: int, high: int, most: int) -> bool:

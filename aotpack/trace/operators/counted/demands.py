@@ -88,7 +88,7 @@ def _indexed(tensor: str) -> _Finder:
 
     def find(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
         shape = _shape(given[tensor], sizes)
-        positions = given.get("indices") or given["index"]
+        positions = given["indices" if "indices" in given else "index"]
         if shape and isinstance(positions, fx.Node):
             asked = product(_shape(positions, sizes))
             yield _some(shape[given.get("dim", 0)], unless=asked)
@@ -153,7 +153,7 @@ def _padded(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
 
 def _resized(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
     """Images have elements before and after, however many there are."""
-    for one in (given.get("self") or given["input"], given[_RESULT]):
+    for one in (given["self" if "self" in given else "input"], given[_RESULT]):
         yield from map(_some, _shape(one, sizes)[1:])
 
 

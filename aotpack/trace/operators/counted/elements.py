@@ -1,6 +1,5 @@
 """Calls that need elements where a declared size may leave none: refused at the build."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -57,9 +56,8 @@ def _without_elements(
 ) -> TraceError:
     found = ", ".join(f"{key}={value}" for key, value in values.items())
     ((key, value), *others) = values.items()
-    tried = itertools.count(value) if not others else ()
-    right = (n for n in itertools.islice(tried, _SOUGHT) if asked.holds.evaluate({key: n}) == 1)
-    least = next(right, None)
+    tried = range(value, value + _SOUGHT) if not others else ()
+    least = next((n for n in tried if asked.holds.evaluate({key: n}) == 1), None)
     remedy = "a range where it holds" if least is None else f"min={least}"
     source = source_of(node)
     place = f"\n  at {source}" if source else ""
