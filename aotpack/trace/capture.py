@@ -35,6 +35,7 @@ from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines
+from aotpack.trace.host.copies import is_ready
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
@@ -204,9 +205,10 @@ def _is_about_sizes(error: Exception) -> bool:
 
 
 def _distinct(module: nn.Module, example: _Example) -> _Example:
-    """The example with distinct tensors for all arguments, none of them a weight.
+    """The example with distinct tensors for all arguments, none of them a weight or a view.
 
-    torch.export treats a tensor passed twice as one input and leaves the others unused.
+    torch.export treats a tensor passed twice as one input and leaves the others unused. Of a view
+    it guards the base, which no program has.
     """
     taken = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
@@ -214,6 +216,9 @@ def _distinct(module: nn.Module, example: _Example) -> _Example:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         leaf = leaf.clone() if id(leaf) in taken else leaf
+        if type(leaf) is torch.Tensor and leaf._base is not None and is_ready(leaf):
+            place = leaf.untyped_storage(), leaf.storage_offset(), leaf.shape, leaf.stride()
+            leaf = torch.empty(0, dtype=leaf.dtype, device=leaf.device).set_(*place)
         taken.add(id(leaf))
         return leaf
 

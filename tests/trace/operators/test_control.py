@@ -10,6 +10,7 @@ from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
+import aotpack
 from aotpack.stages import Ref
 
 X = torch.arange(6.0).reshape(3, 2)
@@ -97,3 +98,18 @@ def test_the_reference_runs_bodies_in_float64(trace_function, forward) -> None:
     wanted = forward(None, X.double())
     torch.testing.assert_close(exact, wanted.float(), rtol=0, atol=0)
     assert 0 <= golden.eager_errors[0] < 1e-4
+
+
+def test_an_example_that_is_a_view() -> None:
+    """torch.export guards the base of one, which the graph does not have."""
+
+    class Either(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    shapes = ({0: Dim("rows", min=1, max=8)},)
+    example = torch.arange(1.0, 37.0).reshape(6, 6)
+    package = aotpack.compile(Either(), (example,), dynamic_shapes=shapes, target="cpu")
+    for rows, sign in ((1, 1), (3, -1), (8, 1)):
+        x = sign * torch.rand(rows, 6)
+        torch.testing.assert_close(package(x), Either()(x))
