@@ -27,8 +27,6 @@ _OTHER_FORMATS = {
     b"GGUF": "a GGUF file",
     b"\x89HDF": "an HDF5 file",
 }
-
-
 _REAL = {dtype: DTYPES[real] for real, dtype in COMPLEX.items()}
 _KNOWN = {**BY_SAFETENSORS, **{dtype.safetensors: dtype for dtype in _REAL}}
 

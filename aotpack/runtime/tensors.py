@@ -104,7 +104,7 @@ class Tensor:
     @property
     def element(self) -> str:
         """The element type that callers see."""
-        return f"complex{16 * self.dtype.itemsize}" if self.pairs else str(self.dtype)
+        return _element(self.dtype, pairs=self.pairs)
 
     @property
     def extents(self) -> tuple[Formula, ...]:
@@ -116,6 +116,11 @@ class Tensor:
         dims = self.order[:-1] if self.pairs else self.order
         order = f" in order {', '.join(map(str, dims))}" if dims else ""
         return f"{self.element}[{', '.join(map(str, self.extents))}]{order}"
+
+
+def _element(dtype: Type, *, pairs: bool) -> str:
+    """The element type that callers see."""
+    return f"complex{16 * dtype.itemsize}" if pairs else str(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,11 @@ class Weight:
     def size(self) -> int:
         """Its bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    def type_text(self) -> str:
+        """The type and shape that callers see, as those of the state_dict."""
+        extents = self.shape[:-1] if self.pairs else self.shape
+        return f"{_element(self.dtype, pairs=self.pairs)}{list(extents)}"
 
     def __post_init__(self) -> None:
         _check_rank(self.shape)

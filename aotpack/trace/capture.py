@@ -111,10 +111,8 @@ def export(
                 program = _exported(module, args, named, shapes, branches, strict=strict)
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
-        complaint += wrong_inputs(module, (args, dict(kwargs)), error) or faults_of_attributes(
-            module
-        )
-        raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
+        hints = wrong_inputs(module, (args, dict(kwargs)), error) or faults_of_attributes(module)
+        raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
     _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
@@ -33,6 +35,16 @@ def updates_of(
             )
         updates[name] = node
     return updates
+
+
+def aliased(node: fx.Node) -> Iterator[tuple[Any, Any]]:
+    """The arguments of a call whose memory it writes to or returns, with their values."""
+    assert isinstance(node.target, OpOverload)
+    arguments = node.target._schema.arguments
+    values = {a.name: v for a, v in zip(arguments, node.args, strict=False)} | node.kwargs
+    for argument in arguments:
+        if argument.alias_info is not None and argument.name in values:
+            yield argument, values[argument.name]
 
 
 def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:

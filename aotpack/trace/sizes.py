@@ -6,7 +6,6 @@ Sizes that torch rounds from float64, as ``int(1.5 * n)``, become ``3 * n // 2``
 small numbers replaces the factor where it gives the same integer for each admitted size.
 """
 
-import itertools
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,6 +21,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
+from aotpack.trace.diagnostics.guards import admitted
 from aotpack.trace.dynamic import LeafSpec
 
 
@@ -43,7 +43,6 @@ _FUNCTIONS: dict[str, Callable[..., Int]] = {
 }
 
 ROUNDINGS = ("TruncToInt", "FloorToInt", "CeilToInt")
-_MOST_ENDS = 4096
 _EXACT = 2**53  # integers that float64 has
 _MOST_SIZES = 2**24  # that are tried
 _DENOMINATORS = (1, 10, 100, 1000, 10_000)
@@ -186,9 +185,7 @@ class Sizes:
         if any(self.variables[symbol] in variables for symbol in self.counted):
             self.divisors[divisor] = None
             return maximum(divisor, 1)
-        ends = ({one.low, one.low + 1, one.high - 1, one.high} for one in variables)
-        for numbers in itertools.islice(itertools.product(*map(sorted, ends)), _MOST_ENDS):
-            values = {one.name: n for one, n in zip(variables, numbers, strict=True)}
+        for values in admitted(variables, ()):
             if divisor.evaluate(values) <= 0:
                 found = ", ".join(f"{name}={number}" for name, number in values.items())
                 raise UnsupportedError(

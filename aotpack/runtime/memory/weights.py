@@ -341,7 +341,7 @@ class Weights:
     def _read(self, weight: Weight, value: Any, frameworks: Frameworks) -> _Source:
         if isinstance(value, Stored):
             if value.is_complex and not weight.pairs:
-                raise self._refused(f"{weight.name!r} is complex; accepted: {_told(weight)}")
+                raise self._refused(f"{weight.name!r} is complex; accepted: {weight.type_text()}")
             self._check(weight, str(value.dtype), value.shape, "file")
             address = value.data.__array_interface__["data"][0]
             return _Source(address, weight.size, (1, 0), value)
@@ -376,18 +376,11 @@ class Weights:
     def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
         if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
             raise self._refused(
-                f"{weight.name!r} is {dtype}{list(shape)}; accepted: {_told(weight)}"
+                f"{weight.name!r} is {dtype}{list(shape)}; accepted: {weight.type_text()}"
             )
 
     def _refused(self, reason: str) -> WeightError:
         return WeightError(f"binding weights to {self._model}: {reason}.")
-
-
-def _told(weight: Weight) -> str:
-    """The type and shape of a weight, as those of its state_dict."""
-    if weight.pairs:
-        return f"complex{16 * weight.dtype.itemsize}{list(weight.shape[:-1])}"
-    return f"{weight.dtype}{list(weight.shape)}"
 
 
 def _layout_of(value: Any) -> str:

@@ -19,7 +19,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.multiples import compiled, holds, names_in
 
-ASSUMED = "conditions that computed sizes are not 1"  # in the meta of a graph module
+ASSUMED = "conditions on layouts that a program assumes"  # in the meta of a graph module
 _SCANNED = 4096  # sizes of one range
 _SCANNED_BESIDE = 512  # of one range beside sizes of others
 _MOST_BESIDE = 64

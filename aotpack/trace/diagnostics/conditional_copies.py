@@ -17,8 +17,10 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
+from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.branches import Contiguous
 from aotpack.trace.source import users_source_of
 
@@ -43,19 +45,25 @@ def _check(name: str, graph: fx.Graph) -> None:
     roots: dict[fx.Node, fx.Node] = {}
     copies: dict[fx.Node, fx.Node] = {}  # by the memory of which they are a copy, or a view
     for node in graph.nodes:
-        source = node.all_input_nodes[0] if node.all_input_nodes else node
-        roots[node] = roots[source] if _is_view(node) else node
-        if node.target in _MAY_COPY and _is_open(source.meta.get("val")):
-            copies.setdefault(roots[source], node)
-        for changed in _changed(node):
-            if (copy := copies.get(roots[changed])) is not None:
+        of_memory = list(_aliases(node))
+        roots[node] = roots[of_memory[0][0]] if of_memory else node
+        if node.target in _MAY_COPY and _is_open(node.all_input_nodes[0].meta.get("val")):
+            copies.setdefault(roots[node], node)
+        for value, is_written in of_memory:
+            copy = copies.get(roots[value])
+            if is_written and copy is not None:
                 raise _refusal(name, copy, node)
 
 
-def _is_view(node: fx.Node) -> bool:
-    """True also for an element of several views."""
-    target = node.target
-    return target is operator.getitem or (isinstance(target, OpOverload) and target.is_view)
+def _aliases(node: fx.Node) -> Iterator[tuple[fx.Node, bool]]:
+    """The tensors whose memory a call returns or writes to, and whether it writes."""
+    if node.target is operator.getitem:
+        yield node.all_input_nodes[0], False
+    elif isinstance(node.target, OpOverload):
+        for argument, value in aliased(node):
+            for leaf in pytree.tree_leaves(value):
+                if isinstance(leaf, fx.Node):
+                    yield leaf, argument.alias_info.is_write
 
 
 def _is_open(tensor: Any) -> bool:
@@ -72,18 +80,6 @@ def _is_open(tensor: Any) -> bool:
 def _has_own_symbol(size: torch.SymInt) -> bool:
     environment = size.node.shape_env
     return any(map(environment.is_unbacked_symint, size.node.expr.free_symbols))
-
-
-def _changed(node: fx.Node) -> Iterator[fx.Node]:
-    """The tensors that a call changes in place."""
-    if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
-        arguments = node.target._schema.arguments
-        given = {one.name: value for one, value in zip(arguments, node.args, strict=False)}
-        for argument in arguments:
-            value = {**given, **node.kwargs}.get(argument.name)
-            is_written = argument.alias_info is not None and argument.alias_info.is_write
-            if is_written and isinstance(value, fx.Node):
-                yield value
 
 
 def _refusal(name: str, copy: fx.Node, change: fx.Node) -> TraceError:

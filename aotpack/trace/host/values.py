@@ -22,8 +22,7 @@ def check_values(name: str, module: nn.Module, example: Example) -> None:
     """Refuse tensors whose memory is not there, or is not that of a dense tensor."""
     _check_offloaded(name, module)
     tensors = [*named_tensors(module).items(), *_inputs(example)]
-    plain = [pair for pair in held(module) if isinstance(pair[1], torch.Tensor)]
-    tensors += [(f"the attribute {place}", one) for place, one in plain if one.is_nested]
+    tensors += [(place, one) for place, one in _attributes(module) if one.is_nested]
     faults = [f"{place} {fault}" for place, one in tensors if (fault := _fault(one))]
     if faults:
         raise TraceError(f"tracing {name}: {shown(faults)}")
@@ -61,11 +60,17 @@ def _fault(tensor: torch.Tensor) -> str | None:
 
 def faults_of_attributes(module: nn.Module) -> str:
     """Attributes that are no dense tensors, of which the model may read none; "" or the lines."""
-    tensors = [pair for pair in held(module) if isinstance(pair[1], torch.Tensor)]
     known = {id(one) for one in named_tensors(module).values()}
-    faults = {place: fault_of_layout(one) for place, one in tensors if id(one) not in known}
-    lines = [f"\n  the attribute {place} {fault}" for place, fault in faults.items() if fault]
+    plain = [pair for pair in _attributes(module) if id(pair[1]) not in known]
+    lines = [f"\n  {place} {fault}" for place, one in plain if (fault := fault_of_layout(one))]
     return "".join(lines[:_SHOWN])
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that attributes hold, each with its place in words."""
+    for place, value in held(module):
+        if isinstance(value, torch.Tensor):
+            yield f"the attribute {place}", value
 
 
 def fault_of_layout(tensor: torch.Tensor) -> str | None:

@@ -25,6 +25,7 @@ from torch.export.graph_signature import (
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.names import free_name
+from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
 from aotpack.trace.diagnostics.lines import at_line
 from aotpack.trace.weights import Memory, memory_of_names
@@ -212,22 +213,12 @@ def _changed(program: ExportedProgram) -> set[str]:
         elif node.target in _STATISTICS and node.args[5]:
             found.update(bases[value] for value in node.args[3:5] if value in bases)
         elif isinstance(node.target, OpOverload):
-            for argument, value in _aliased(node):
+            for argument, value in aliased(node):
                 if isinstance(value, fx.Node) and value in bases:
                     bases[node] = bases[value]
                     if argument.alias_info.is_write:
                         found.add(bases[value])
     return found
-
-
-def _aliased(node: fx.Node) -> Iterator[tuple[Any, Any]]:
-    """The arguments of a call whose memory it writes to or returns."""
-    assert isinstance(node.target, OpOverload)
-    arguments = node.target._schema.arguments
-    values = {a.name: v for a, v in zip(arguments, node.args, strict=False)} | node.kwargs
-    for argument in arguments:
-        if argument.alias_info is not None and argument.name in values:
-            yield argument, values[argument.name]
 
 
 def _check_views(name: str, constants: list[Memory], buffers: Mapping[Memory, InputSpec]) -> None:

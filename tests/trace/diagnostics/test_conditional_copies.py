@@ -51,6 +51,19 @@ def of_the_base(self: Called, x: Tensor, k: Tensor) -> Tensor:
     return flat
 
 
+def of_what_a_change_returns(self: Called, x: Tensor, k: Tensor) -> Tensor:
+    same = x.mul_(2)
+    flat = x[:, : length(k)].reshape(-1)
+    same.add_(100)
+    return flat
+
+
+def of_several(self: Called, x: Tensor, k: Tensor) -> Tensor:
+    flat = x[:, : length(k)].reshape(-1)
+    torch._foreach_add_([x, self.rows], 100)
+    return flat
+
+
 def of_a_selection(self: Called, x: Tensor, k: Tensor) -> Tensor:
     rows = x[x[:, 0] > 9]
     rows.t().reshape(-1).add_(100)
@@ -68,6 +81,8 @@ REFUSED: dict[str, Callable[..., Any]] = {
     "state": of_state,
     "base": of_the_base,
     "selection": of_a_selection,
+    "what a change returns": of_what_a_change_returns,
+    "several": of_several,
 }
 
 
