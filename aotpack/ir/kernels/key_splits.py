@@ -1,7 +1,7 @@
 """Attention of few queries over many keys: how many programs share the keys of a tile.
 
 parts[tile, split] = maximum, sum and weighted values over the split's keys;
-the last program of a tile to end adds its parts
+the last program of a tile to end adds its parts, or the first of a cluster
 """
 
 from aotpack.ir.kernels.tiles import AttentionTile
@@ -12,6 +12,8 @@ from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
 SMALLEST_DOT = 16  # elements along any side of a product
 FEWEST_KEYS = 64  # of a program that shares keys
 MOST_ADDED = 65_536  # elements of all parts of a tile, which one program adds
+PART_WORD = 4  # bytes of a number that programs of a cluster send
+MOST_SENT = 40 * 2**10  # bytes that they send to one of them; 48 KiB can be declared in all
 
 
 def row_tiles(attention: Attention, tile: AttentionTile) -> Int:
@@ -24,6 +26,8 @@ def key_splits(attention: Attention, tile: AttentionTile) -> Int:
     """The number of programs that share the keys of a tile."""
     if not tile.most_programs:
         return Int.of(1)
+    if tile.cluster_size > 1:
+        return Int.of(tile.cluster_size)
     shares = ceil_div(attention.j.extent, max(tile.j, FEWEST_KEYS))
     most = max(1, MOST_ADDED // (part_rows(attention, tile) * padded(attention.e)))
     programs = Int.of(tile.most_programs) // row_tiles(attention, tile)
@@ -39,6 +43,11 @@ def part_rows(attention: Attention, tile: AttentionTile) -> int:
 def part_elements(attention: Attention, tile: AttentionTile) -> int:
     """The elements of a part: values, a maximum and a sum for each row."""
     return part_rows(attention, tile) * (padded(attention.e) + 2)
+
+
+def part_bytes(attention: Attention, tile: AttentionTile) -> int:
+    """The bytes of a part that a program of a cluster sends."""
+    return PART_WORD * part_elements(attention, tile)
 
 
 def padded(axis: Axis) -> int:

@@ -16,7 +16,7 @@ def needed_parts(kernel: Kernel, variant: Variant, tile: Tile) -> tuple[int, int
     if isinstance(tile, MatmulTile) and isinstance(template_op, Matmul) and tile.splits > 1:
         most = most_tiles(template_op, variant, tile)
         return most * tile.splits * tile.m * tile.n, most
-    if isinstance(tile, AttentionTile) and tile.most_programs:
+    if isinstance(tile, AttentionTile) and tile.most_programs and tile.cluster_size == 1:
         attention = with_grouped_heads(kernel, tile.heads)[1]
         return tile.most_programs * part_elements(attention, tile), tile.most_programs
     return 0, 0

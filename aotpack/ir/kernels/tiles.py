@@ -133,7 +133,9 @@ class AttentionTile:
     A tile for few queries has those of ``heads`` heads, which have the same keys, as rows; others
     have 0. With ``most_programs`` the keys are split between programs, at most so many in all; the
     last program of a tile to end adds the parts. With ``keys_first`` these request the cached keys
-    and values of their first step before they wait for the launch before, without descriptors.
+    and values of their first step before they wait for the launch before, without descriptors. With
+    a ``cluster_size`` these are a cluster of so many for each tile, whose first program adds the
+    parts, which come into its shared memory.
 
     With ``roles`` compiled code has a warp that requests keys and values through descriptors,
     besides groups of four warps that attend, each to its own rows of queries.
@@ -149,6 +151,7 @@ class AttentionTile:
     descriptors: bool = False
     roles: bool = False
     keys_first: bool = False
+    cluster_size: int = 1
 
     @property
     def is_for_few(self) -> bool:
@@ -231,8 +234,10 @@ class Variant:
 
 
 def cluster_size(tile: Tile) -> int:
-    """The programs that share a row; they run at once and can wait for each other."""
-    return tile.cluster_size if isinstance(tile, (ReductionTile, TurnsTile)) else 1
+    """The programs that share a row or keys; they run at once and can wait for each other."""
+    if isinstance(tile, (ReductionTile, TurnsTile, AttentionTile)):
+        return tile.cluster_size
+    return 1
 
 
 def exchanges(tile: Tile) -> bool:
@@ -240,7 +245,7 @@ def exchanges(tile: Tile) -> bool:
     if isinstance(tile, ReductionTile):
         return tile.look_back
     if isinstance(tile, AttentionTile):
-        return tile.most_programs > 0
+        return tile.most_programs > 0 and tile.cluster_size == 1
     if isinstance(tile, TurnsTile):
         return tile.depth > 0
     return isinstance(tile, MatmulTile) and tile.splits > 1

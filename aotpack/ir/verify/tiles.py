@@ -12,7 +12,7 @@ from aotpack.ir.kernels.kernel import (
     launches,
     look_back_slots,
 )
-from aotpack.ir.kernels.key_splits import row_tiles
+from aotpack.ir.kernels.key_splits import MOST_SENT, part_bytes, row_tiles
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.partial_sums import needed_parts
 from aotpack.ir.kernels.row_reads import row_reads
@@ -171,6 +171,19 @@ def check_cluster_reductions(schedule: Schedule) -> None:
             walks = any(isinstance(member.operation, Scan) for member in kernel.members)
             if walks or not is_whole or kernel.exchange:
                 message = f"{together} programs cannot share its rows"
+                raise InvalidSchedule(schedule, kernel, message)
+
+
+def check_clusters_of_keys(schedule: Schedule) -> None:
+    """Programs of a cluster that share keys send parts for which shared memory has room."""
+    for kernel in schedule.kernels:
+        for tile in (tile for variant in kernel.variants for tile in variant.tiles):
+            if not isinstance(tile, AttentionTile) or tile.cluster_size == 1:
+                continue
+            attention = with_grouped_heads(kernel, tile.heads)[1]
+            size = tile.cluster_size * part_bytes(attention, tile)
+            if not tile.most_programs or attention.causal or size > MOST_SENT:
+                message = f"programs with the tile {tile} cannot share keys in a cluster"
                 raise InvalidSchedule(schedule, kernel, message)
 
 

@@ -1,8 +1,9 @@
-"""The shared memory of clusters, for Triton's interpreter: the functions of cluster reductions.
+"""The shared memory of clusters, for Triton's interpreter: of reductions and of attention.
 
 A model of distributed shared memory, stricter than the hardware. These are errors: to read a place
 before all have written to it; to write to one that was not read since; to wait for the wrong parity
-of a counter, or for other bytes than arrive in that phase of it.
+of a counter, or for other bytes than arrive in that phase of it. What is sent between the arrivals
+at a barrier is there for the others once all have arrived.
 """
 
 from collections import Counter
@@ -24,7 +25,8 @@ class ClusterMemory:
 
     A counter's phase ends when the bytes that its program expects have arrived. ``phases`` counts
     the ended phases by program and counter; ``expected`` and ``sent`` are bytes by program, counter
-    and phase.
+    and phase. ``parts`` are the numbers that the first program has been sent, by byte, with the
+    arrivals at the barrier that each program had made before.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,8 @@ class ClusterMemory:
         self.phases: Counter[tuple[Program, int]] = Counter()
         self.expected: dict[tuple[Program, int, int], int] = {}
         self.sent: Counter[tuple[Program, int, int]] = Counter()
+        self.parts: dict[int, tuple[Any, int]] = {}
+        self.arrivals: Counter[Program] = Counter()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The interpreted functions, by the names of those in assembly."""
@@ -47,8 +51,11 @@ class ClusterMemory:
             "widened_low_code": lambda codes: ((codes << 4) >> 4).to(tl.float32),
             "widened_high_code": lambda codes: (codes >> 4).to(tl.float32),
             "cluster_wait": lambda: None,
-            "programs_arrive": lambda: None,
+            "programs_arrive": self._arrive,
             "programs_wait": lambda: None,
+            "open_parts": lambda: 0,
+            "send_part": self._send_part,
+            "receive_part": self._received_part,
             "mbarrier_expect": self._expect,
             "send_32": partial(self._send, 32 // 8),
             "send_64": partial(self._send, 64 // 8),
@@ -56,6 +63,39 @@ class ClusterMemory:
             "receive_32": lambda place: self._received(place, tl.int32),
             "receive_64": lambda place: self._received(place, tl.int64),
         }
+
+    def _arrive(self) -> None:
+        self.arrivals[at_work()] += 1
+
+    def _send_part(self, place: Any, value: Any, is_part: Any) -> None:
+        """Keep numbers for the first program, whose memory must be there: it has arrived once."""
+        program = at_work()
+        if not self.arrivals[self.programs[0]]:
+            raise RuntimeError(f"{program} sends before {self.programs[0]} has arrived")
+        arrays = (one.handle.data for one in (place, value, is_part))
+        for at, number, sent in zip(
+            *(one.flat for one in np.broadcast_arrays(*arrays)), strict=True
+        ):
+            if not sent:
+                continue
+            if int(at) in self.parts:
+                raise RuntimeError(f"{program} overwrites what {self.programs[0]} has not read")
+            self.parts[int(at)] = number, self.arrivals[program]
+
+    def _received_part(self, place: Any) -> Any:
+        """Numbers that were sent before a barrier that all programs have passed."""
+        program, places = at_work(), place.handle.data
+        passed = min(self.arrivals[one] for one in self.programs)
+        if program != self.programs[0]:
+            raise RuntimeError(f"{program} reads what was sent to {self.programs[0]}")
+        found = [self.parts.pop(int(at), None) for at in places.flat]
+        if any(one is None or one[1] >= passed for one in found):
+            raise RuntimeError(f"{program} reads parts that have not been sent, or too early")
+        numbers = np.array([one[0] for one in found if one], np.float32).reshape(places.shape)
+        shape = list(places.shape)
+        return tl.tensor(
+            triton_interpreter.TensorHandle(numbers, tl.float32), tl.block_type(tl.float32, shape)
+        )
 
     def _expect(self, ready: Any, count: Any) -> None:
         program, counter = at_work(), int(ready)

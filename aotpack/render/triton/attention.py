@@ -6,7 +6,15 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.appended_rows import AppendedRow, appended_row, appended_rows, is_at
 from aotpack.ir.kernels.kernel import Kernel
 from aotpack.ir.kernels.key_range import FARTHEST_SHIFT, KeyBound, is_upper_bound, key_bounds
-from aotpack.ir.kernels.key_splits import key_splits, padded, part_rows, power_of_two, row_tiles
+from aotpack.ir.kernels.key_splits import (
+    PART_WORD,
+    key_splits,
+    padded,
+    part_bytes,
+    part_rows,
+    power_of_two,
+    row_tiles,
+)
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention
 from aotpack.ir.symbolic.facts import known_multiple
@@ -18,6 +26,7 @@ from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.emit.texts import LOG2_E
+from aotpack.render.environment import render_function
 from aotpack.render.triton.attention_contexts import (
     AttentionContext,
     FirstBlock,
@@ -43,8 +52,8 @@ def attention_frame(o: Attention, tile: AttentionTile) -> Frame:
 
 
 def attention_programs(o: Attention, tile: AttentionTile) -> Int:
-    """The programs of a launch."""
-    return row_tiles(o, tile) * key_splits(o, tile)
+    """The programs of a launch; a cluster counts as one."""
+    return row_tiles(o, tile) * (key_splits(o, tile) // tile.cluster_size)
 
 
 def attention_context(
@@ -92,22 +101,37 @@ def attention_context(
 def _split_context(
     kernel: Kernel, o: Attention, tile: AttentionTile, builder: KernelBuilder
 ) -> KeySplitContext:
-    """The exchange memory of a kernel: its parts, then their maxima and sums; the counters."""
-    (parts,), (counters,) = kernel.exchange, kernel.counters
-    pointer = builder.arguments.pointer
+    """Where the parts are, then their maxima and sums, and the counters of what has arrived."""
     rows = part_rows(o, tile)
     values = rows * padded(o.e)
     tiles = row_tiles(o, tile)
     builder.arguments.use_sizes(tiles)
+    side = TileAxis(str(o.i.extent), rows, not known_multiple(o.i.extent, rows))
+    if tile.cluster_size > 1:
+        programs, size = tile.cluster_size, part_bytes(o, tile)
+        _use_shared_parts(builder, size * programs)
+        return KeySplitContext(str(programs), side, programs, PART_WORD * values, "parts", "", size)
+    (parts,), (counters,) = kernel.exchange, kernel.counters
+    pointer = builder.arguments.pointer
     splits = key_splits(o, tile).constant
     return KeySplitContext(
         str(splits) if splits is not None else f"tl.num_programs(0) // ({tiles})",
-        TileAxis(str(o.i.extent), rows, not known_multiple(o.i.extent, rows)),
+        side,
         max(1, min(power_of_two(tile.most_programs), ADDED_AT_ONCE // values)),
         tile.most_programs * values,
         pointer(parts.name),
         pointer(counters.name),
     )
+
+
+def _use_shared_parts(builder: KernelBuilder, size: int) -> None:
+    """Define the functions of parts that come into the shared memory of a cluster's program."""
+    template, clusters = "device_cluster_attention.py.jinja", "device_turns.py.jinja"
+    builder.functions["open_parts"] = render_function(template, "open_parts", size)
+    for name in ("send_part", "receive_part"):
+        builder.functions[name] = render_function(template, name)
+    for name in ("programs_arrive", "programs_wait"):
+        builder.functions[name] = render_function(clusters, name)
 
 
 def _side(axis: Axis, block: int) -> TileAxis:

@@ -58,14 +58,17 @@ class KeySplitContext:
     """The parts of a tile's rows that ``splits`` (text) programs make, each over some keys.
 
     Memory has all values, and from ``statistics`` on the maxima and sums of the rows of each part.
+    With ``part_bytes`` they are in the shared memory of the first program of a cluster: a part has
+    so many, its maxima and sums begin at the byte ``statistics`` of it.
     """
 
     splits: str
     i: TileAxis  # the rows of a part
     together: int  # parts that are added at once
     statistics: int
-    parts: str  # pointer
+    parts: str  # pointer, or the name of a place in shared memory
     counters: str  # pointer
+    part_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,10 @@ class CudaDevice:
         found = driver.cuLibraryGetKernel(self._libraries[code], binary.symbol.encode())
         function = result(doing, driver.cuKernelGetFunction(result(doing, found)))
         attributes = driver.CUfunction_attribute
-        if binary.shared > STATIC_SHARED:
-            self._check_shared(doing, binary.shared)
+        name = attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES  # that the code declares itself
+        needed = binary.shared + int(result(doing, driver.cuFuncGetAttribute(name, function)))
+        if needed > STATIC_SHARED:
+            self._check_shared(doing, needed)
             name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             result(doing, driver.cuFuncSetAttribute(function, name, binary.shared))
         if binary.num_ctas > _PORTABLE_CLUSTER:

@@ -8,6 +8,7 @@ with 128 keys a step, 22.3 with 64, 24.1 in 264 programs with 64 (2026-11-28).
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
+from math import ceil
 
 from aotpack.devices import Gpu
 from aotpack.early_start import FIRST_ARCH
@@ -15,9 +16,12 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.kernels.appended_rows import appended_rows
 from aotpack.ir.kernels.grouped_heads import heads_together, over_grouped_heads
 from aotpack.ir.kernels.key_splits import (
+    FEWEST_KEYS,
+    MOST_SENT,
     SMALLEST_DOT,
     key_splits,
     padded,
+    part_bytes,
     power_of_two,
     row_tiles,
 )
@@ -35,6 +39,7 @@ OTHERS = ((32, 4, 4), (64, 4, 4), (128, 4, 2), (128, 8, 3), (64, 4, 2), (32, 2, 
 FIRST_OTHERS = ((64, 4, 1), (128, 8, 1))  # of programs that request their first keys early
 MOST_DYNAMIC_TILES = 4  # for each head, where the number of queries is dynamic
 MOST_FIRST_STEPS = 2  # of a program that requests its first keys before it waits
+MOST_CLUSTER_KEYS = 2**20  # that are seen, of sizes without an end
 
 
 def few_queries(
@@ -122,10 +127,15 @@ def _split(
     grouped = over_grouped_heads(attention, together)[0]
     split = replace(tile, heads=together, most_programs=programs)
     early = _first_keys_tile(attention, rows, updated)
-    if early is not None and arches[0] >= FIRST_ARCH:
+    if arches[0] < FIRST_ARCH:
+        early = None
+    if early is not None:
         early = replace(early, heads=together, most_programs=gpu.multiprocessors)
-        if _most_steps(grouped, early) <= MOST_FIRST_STEPS:
-            split, programs = early, gpu.multiprocessors
+        found = (_in_cluster(grouped, early, gpu), early)
+        fitting = (one for one in found if one and _most_steps(grouped, one) <= MOST_FIRST_STEPS)
+        early = next(fitting, None)
+    if early is not None:
+        split, programs = early, early.most_programs
     tiles = row_tiles(grouped, split)
     fewest, most = bounds(tiles)
     limit = programs // 2
@@ -134,6 +144,27 @@ def _split(
     if fewest > limit or bounds(key_splits(grouped, split))[1] == 1:
         return
     yield Variant(split, *arches, tiles, None if is_always_few and most <= limit else limit)
+
+
+def _in_cluster(attention: Attention, tile: AttentionTile, gpu: Gpu) -> AttentionTile | None:
+    """The tile for clusters, whose programs have all keys in one step if they can.
+
+    To add parts through memory takes three ways there and back, while products request weights from
+    it. None where tiles are many, or their number is dynamic, or parts are long.
+    """
+    tiles = row_tiles(attention, tile).constant
+    keys = int(min(bounds(attention.j.extent)[1], MOST_CLUSTER_KEYS))
+    if not tiles:
+        return None
+    most = min(gpu.largest_cluster, gpu.multiprocessors // tiles, ceil(keys / FEWEST_KEYS))
+    if most < 2:
+        return None
+    size = 1 << (most.bit_length() - 1)
+    if size * part_bytes(attention, tile) > MOST_SENT:
+        return None
+    block = min(max(power_of_two(ceil(keys / size)), FEWEST_KEYS), 2 * tile.j)
+    warps = tile.num_warps * max(1, block // tile.j)
+    return replace(tile, j=block, num_warps=warps, cluster_size=size)
 
 
 def _most_steps(attention: Attention, tile: AttentionTile) -> float:

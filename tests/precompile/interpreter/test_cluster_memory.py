@@ -13,6 +13,7 @@ from aotpack.precompile.interpreter.device import (
 from aotpack.render.environment import render_function
 from aotpack.render.triton.contexts import MailboxContext, WordContext
 from aotpack.render.triton.loops.cluster_reduction import TEMPLATE
+from aotpack.render.triton.loops.turns import TEMPLATE as TURNS
 from aotpack.runtime.errors import DeviceError
 
 TOGETHER = 4
@@ -85,3 +86,63 @@ def test_programs_that_expect_what_comes_go_on() -> None:
 def test_a_wrong_count_or_parity_is_an_error(old: str, new: str, complaint: str) -> None:
     with pytest.raises(DeviceError, match=complaint):
         sums(old, new)
+
+
+PARTS = (
+    *(
+        render_function("device_cluster_attention.py.jinja", name, *sizes)
+        for name, *sizes in (("open_parts", 64), ("send_part",), ("receive_part",))
+    ),
+    *(render_function(TURNS, name) for name in ("programs_arrive", "programs_wait")),
+)
+PARTS_KERNEL = """import triton
+import triton.language as tl
+
+
+{}
+@triton.jit
+def k(x, y):
+    part = tl.program_id(0) % 4
+    parts = open_parts()
+    programs_arrive()
+    element = tl.arange(0, 4)
+    mine = tl.load(x + part*4 + element)
+    programs_wait()
+    send_part(parts + part*16 + 4*element, mine, element < 3)
+    programs_arrive()
+    programs_wait()
+    if part == 0:
+        place = parts + tl.arange(0, 4)[:, None]*16 + 4*tl.arange(0, 2)[None, :]
+        tl.store(y + tl.arange(0, 2), tl.sum(receive_part(place), 0))
+""".format("\n\n".join(PARTS))
+"""Four programs send three numbers each to the first, which adds the first two of all."""
+
+
+def added(old: str = "", new: str = "") -> np.ndarray:
+    """What the kernel makes of 0, 1, 2...; with a change of its text."""
+    assert old in PARTS_KERNEL
+    text = PARTS_KERNEL.replace(old, new) if old else PARTS_KERNEL
+    types = (pointer_type("float32"), pointer_type("float32"))
+    x, y = np.arange(16, dtype=np.float32), np.zeros(2, dtype=np.float32)
+    kernel = HostKernel("k", interpretable("k", text), types, TOGETHER)
+    launch(kernel, (1, 1, 1), [x.ctypes.data, y.ctypes.data])
+    return y
+
+
+def test_the_first_program_reads_what_all_have_sent() -> None:
+    assert added().tolist() == [24.0, 28.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("    programs_arrive()\n    element", "    element", "sends before .* has arrived"),
+        ("    programs_arrive()\n    programs_wait()\n    if", "    if", "not been sent, or too"),
+        ("element < 3", "element < 1", "have not been sent"),
+        ("parts + part*16", "parts + part*8", "overwrites what"),
+        ("if part == 0", "if part == 1", "reads what was sent to"),
+    ],
+)
+def test_parts_read_too_early_or_by_others_are_errors(old: str, new: str, complaint: str) -> None:
+    with pytest.raises(DeviceError, match=complaint):
+        added(old, new)

@@ -209,3 +209,69 @@ def test_what_was_copied_to_a_gpu_may_be_overwritten(
     monkeypatch.setattr(device, "capture", lambda stream: capturing)
     device.copy_in(4096, source, size, 3)
     assert device.driver.asked == asked
+
+
+class _Loader(ModuleType):
+    """As much of cuda.bindings.driver as loading a kernel takes; it declares some memory itself."""
+
+    def __init__(self, declared: int) -> None:
+        super().__init__("cuda.bindings.driver")
+        self.declared, self.asked = declared, list[int]()
+        names = ("SHARED_SIZE_BYTES", "MAX_DYNAMIC_SHARED_SIZE_BYTES")
+        self.CUfunction_attribute = SimpleNamespace(
+            **{f"CU_FUNC_ATTRIBUTE_{name}": name for name in names}
+        )
+        self.CUdevice_attribute = SimpleNamespace(
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN="most"
+        )
+
+    def cuLibraryLoadData(self, *args: object) -> tuple[int, str]:
+        return 0, "library"
+
+    def cuLibraryGetKernel(self, library: str, symbol: bytes) -> tuple[int, str]:
+        return 0, "kernel"
+
+    def cuKernelGetFunction(self, kernel: str) -> tuple[int, int]:
+        return 0, 7
+
+    def cuFuncGetAttribute(self, name: str, function: int) -> tuple[int, int]:
+        return 0, self.declared
+
+    def cuFuncSetAttribute(self, function: int, name: str, value: int) -> tuple[int]:
+        assert name == "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.asked.append(value)
+        return (0,)
+
+    def cuDeviceGetAttribute(self, name: str, device: int) -> tuple[int, int]:
+        return 0, 64 * 1024
+
+
+def _loaded(shared: int, declared: int) -> list[int]:
+    """What is asked of the driver for a kernel of so many bytes."""
+    device = object.__new__(CudaDevice)
+    device.driver, device.name, device.number = _Loader(declared), "cuda:0", 0
+    device._libraries, device._version, device._major, device._minor = {}, 13000, 9, 0
+    binary = SimpleNamespace(
+        file="k.cubin",
+        symbol="k",
+        shared=shared,
+        num_ctas=1,
+        num_warps=4,
+        starts_early=False,
+        maps=(),
+    )
+    kernel = SimpleNamespace(maps=(), args=(), reads_early=False)
+    assert device.load(kernel, binary, b"code").shared == shared  # type: ignore[arg-type]
+    return device.driver.asked  # type: ignore[no-any-return]
+
+
+def test_more_than_a_block_has_at_first_is_asked_for_with_what_the_code_declares() -> None:
+    assert _loaded(49_152, 0) == []
+    assert _loaded(49_153, 0) == [49_153]
+    assert _loaded(43_008, 8_448) == [43_008]
+    assert _loaded(0, 8_448) == []
+
+
+def test_more_than_a_block_can_have_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="takes 66,048 bytes of shared memory, and a block has"):
+        _loaded(57_600, 8_448)

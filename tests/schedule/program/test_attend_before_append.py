@@ -13,7 +13,11 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.tiles import AttentionTile
 from aotpack.ir.operations import Attention, Scatter
 from aotpack.ir.verify.schedule import verify_schedule
-from aotpack.ir.verify.tiles import InvalidSchedule, check_first_keys
+from aotpack.ir.verify.tiles import (
+    InvalidSchedule,
+    check_clusters_of_keys,
+    check_first_keys,
+)
 from aotpack.target import CPU, Target
 from tests.render.models import rendered
 from tests.schedule.programs import assert_same, replayed, scheduled
@@ -142,6 +146,47 @@ def test_programs_of_few_blocks_ask_for_keys_first() -> None:
 )
 def test_others_do_not(layer: Layer, target: Target) -> None:
     assert not any(tile.keys_first for tile in tiles(layer, target))
+
+
+@pytest.mark.parametrize(
+    ("places", "head", "found"),
+    [
+        (4096, 64, (8, 256, 8)),
+        (2048, 128, (8, 128, 8)),
+        (4096, 128, (1, 64, 4)),  # it would take four steps of a cluster
+        (1024, 64, (8, 128, 4)),
+        (300, 64, (4, 128, 4)),
+        (130, 64, (2, 128, 4)),
+        (130, 16, (2, 128, 4)),
+    ],
+)
+def test_programs_that_share_keys_are_a_cluster(
+    places: int, head: int, found: tuple[int, int, int]
+) -> None:
+    tile = tiles(Layer(places=places, head=head))[0]
+    assert (tile.cluster_size, tile.j, tile.num_warps) == found
+    layer = Layer(places=places, head=head).to(BF16)
+    kernels = rendered(layer, *example(layer), targets=(HOPPER,)).kernels
+    (kernel,) = (one for one in kernels if one.name.startswith("attention"))
+    assert kernel.cluster_size == found[0]
+    has_parts = any(arg.name.endswith("_parts_ptr") for arg in kernel.args)
+    assert has_parts is (found[0] == 1)
+
+
+@pytest.mark.parametrize("change", [{"most_programs": 0}, {"cluster_size": 256}, {}])
+def test_clusters_that_cannot_hold_parts_are_refused(change: dict[str, Any]) -> None:
+    schedule = made(Layer(places=4096, head=64).to(BF16))
+    kernel = attention(schedule)
+    first = next(v for v in kernel.variants if v.takes(90))
+    changed_one = replace(first, tile=replace(first.tile, **change), others=())
+    variants = tuple(changed_one if v is first else v for v in kernel.variants)
+    kernels = tuple(replace(k, variants=variants) if k is kernel else k for k in schedule.kernels)
+    changed = replace(schedule, kernels=kernels)
+    if not change:
+        check_clusters_of_keys(changed)
+        return
+    with pytest.raises(InvalidSchedule, match="cannot share keys in a cluster"):
+        check_clusters_of_keys(changed)
 
 
 def test_cached_rows_are_requested_before_the_wait_and_new_ones_read_behind_it() -> None:
