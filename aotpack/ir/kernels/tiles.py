@@ -89,7 +89,8 @@ class MatmulTile:
     added first, which a factor of the sum may scale. With ``swapped`` factors the right one
     gives the rows of a matrix unit: these are many, and the left one may have few. One that
     ``decodes`` has instructions for 8-bit floats. With ``in_matrix_unit`` compiled code multiplies
-    one row and codes there (``one_row.py``).
+    one row and codes there (``one_row.py``): codes of the last ``in_shared`` steps of a warp come
+    through shared memory, the others through registers.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
@@ -113,6 +114,7 @@ class MatmulTile:
     decodes: bool = False
     run: int = 1
     in_matrix_unit: bool = False
+    in_shared: int = 0
 
     @property
     def columns(self) -> tuple[int, ...]:

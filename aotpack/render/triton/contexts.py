@@ -291,7 +291,9 @@ class DiagonalContext:
 class OneRowContext:
     """One row in the matrix unit: its shape (``ir/kernels/one_row.py``), and lines up to the sums.
 
-    Eight columns are a block; it has 16 of the ``rows`` of the unit's left factor.
+    Eight columns are a block; it has 16 of the ``rows`` of the unit's left factor. ``requests`` are
+    of a tile's codes, some of which have ``places`` in shared memory. ``early`` lines come before
+    the wait, those of the ``row`` behind it, then the ``products``.
     """
 
     warps: int
@@ -302,7 +304,11 @@ class OneRowContext:
     is_digits: bool
     has_scales: bool
     accumulator: str
-    lines: tuple[str, ...]
+    places: tuple[str, ...]
+    requests: tuple[str, ...]
+    early: tuple[str, ...]
+    row: tuple[str, ...]
+    products: tuple[str, ...]
     functions: tuple[str, ...] = ()
 
     @property
@@ -335,6 +341,7 @@ class FewRowsContext:
     early: tuple[str, ...]
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
+    tiles: str = ""  # that programs go through; "": each has one
     diagonal: DiagonalContext | None = None
     one_row: OneRowContext | None = None
 

@@ -29,7 +29,7 @@ from aotpack.ir.operations import Matmul, Reduction
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import is_code
 from aotpack.ir.symbolic.facts import known_multiple
-from aotpack.ir.symbolic.integers import Axis, Int
+from aotpack.ir.symbolic.integers import Axis, Int, ceil_div
 from aotpack.ir.values import Apply, Load, Value, walk
 from aotpack.render.emit.emitter import Emitter
 from aotpack.render.emit.epilogue import loaded_early, render_epilogue
@@ -113,6 +113,7 @@ def few_rows_context(
         early=early,
         lines=lines,
         epilogue=epilogue[len(constants) + len(early) :],
+        tiles=str(ceil_div(template_op.n.extent, tile.n)) if tile.most_programs else "",
     )
 
 

@@ -37,6 +37,7 @@ from aotpack.ir.kernels.access import (
 )
 from aotpack.ir.kernels.one_row import (
     DECODED,
+    RowShape,
     fits_matrix_unit,
     row_shape,
 )
@@ -64,6 +65,8 @@ WARPS = 4
 LONG_CODES = 4096  # bytes along k of one column, from which on more warps share them
 UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
 HELD_BYTES = 512  # of codes in a thread's registers
+UNIT_PROGRAMS = 3  # of a multiprocessor, with so many
+RESERVED_BYTES = 2048  # of shared memory, for each program
 ENOUGH_PROGRAMS = 128  # one for each multiprocessor
 SPLITS = (8, 6, 4, 3, 2)
 ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
@@ -149,7 +152,27 @@ def _in_matrix_unit(
         return None
     enough = (c for c in whole if count // c >= ENOUGH_PROGRAMS)
     columns = next(enough, whole[-1])
-    return replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
+    made = replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
+    return _at_once(made, shape, count // columns, columns * held)
+
+
+def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> MatmulTile:
+    """The tile for programs that all run at once, with ``size`` bytes of codes for each tile.
+
+    Little more than registers hold is in shared memory too. If there is much more, programs go
+    through several tiles, equally many but for the last: each asks for the codes of its next one
+    when it has multiplied those of one, and makes the row once.
+    """
+    if tile.num_warps > WARPS or tiles <= H200.multiprocessors:
+        return tile
+    if tiles <= 2 * UNIT_PROGRAMS * H200.multiprocessors:
+        is_full = size == WARPS * WARP * HELD_BYTES
+        return replace(tile, in_shared=ceil(3 * shape.all_steps / 8)) if is_full else tile
+    factor = 4 * shape.row * shape.parts  # bytes of the row as a factor
+    fitting = H200.shared // (size + factor + RESERVED_BYTES)
+    resident = min(UNIT_PROGRAMS, fitting) * H200.multiprocessors
+    programs = ceil(tiles / ceil(tiles / resident))
+    return replace(tile, most_programs=programs, in_shared=shape.all_steps)
 
 
 def _loads(template_op: Matmul) -> list[Load]:

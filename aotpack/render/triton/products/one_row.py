@@ -4,7 +4,8 @@
 
 Warps lie along k. The 16 bytes of a thread are words of two rows of the unit's left factor: even
 words are in the first, odd ones in the second. All codes of a program are requested before it waits
-for the launch before. Then it makes the right factor of the row, once, in shared memory:
+for the launch before, of those that go through several tiles the codes of the first. Then it makes
+the right factor of the row, once, in shared memory:
 
 - For integers it has four digits of eight bits of each element, which are columns. So codes are
   multiplied as they are, and their sums are exact. An element is an integer below 2**30 by a power
@@ -38,7 +39,7 @@ from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.regions import Region
 from aotpack.render.environment import render_function, render_template
 from aotpack.render.triton.contexts import FewRowsContext, OneRowContext
-from aotpack.render.triton.few_rows import WAIT, few_rows_context
+from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
 
 _FUNCTIONS = "device_one_row.py.jinja"
@@ -92,8 +93,7 @@ class _OneRow:
 
     def context(self) -> OneRowContext:
         """What the template adds to that of few rows."""
-        tile, shape, context = self._tile, self._shape, self._context
-        requests = [*self._requests(), *self._scales(), *context.constants]
+        tile, shape = self._tile, self._shape
         gains, row = self._row()
         shown = OneRowContext(
             warps=tile.num_warps,
@@ -104,7 +104,11 @@ class _OneRow:
             is_digits=self._is_digits,
             has_scales=bool(shape.span),
             accumulator="gl.int32" if self._is_digits and not shape.span else "gl.float32",
-            lines=(*requests, *gains, WAIT, *context.early, *row, *self._steps()),
+            places=tuple(self._places()),
+            requests=(*self._requests(), *self._scales()),
+            early=tuple(gains),
+            row=tuple(row),
+            products=tuple(self._steps()),
         )
         used = [*_PLAIN, *(["digits"] if self._is_digits else [])]
         used += [f"number_{name}" for name in self._names if name != "int8"]
@@ -122,6 +126,7 @@ class _OneRow:
     def _requests(self) -> Iterator[str]:
         """Request all codes."""
         k = Axis("k", Int.of(self._shape.row))
+        first = self._first_shared
         for step in range(self._shape.all_steps):
             for number, codes in enumerate(self._codes):
                 load = Rewriter({self._op.k: Int.of(k)})(codes.load)
@@ -130,7 +135,24 @@ class _OneRow:
                 emitter = self._emitter(Region(frozenset()), names, ())
                 offset = self._builder.offset(load)
                 address = emitter.address(load.buffer, offset, emitter.frame.names)
-                yield f"w{number}_{step} = tl.load({address})"
+                if step < first:
+                    yield f"w{number}_{step} = tl.load({address})"
+                    continue
+                yield f"async_copy.async_load(shared{number}_{step}, {address})"
+        if first < self._shape.all_steps:
+            yield "async_copy.commit_group()"
+
+    def _places(self) -> Iterator[str]:
+        """Allocate shared memory for codes."""
+        shape = f"[{self._tile.n}, {self._tile.num_warps}, {STEP}]"
+        for step in range(self._first_shared, self._shape.all_steps):
+            for number in range(len(self._codes)):
+                yield f"shared{number}_{step} = gl.allocate_shared_memory(gl.int8, {shape}, coded)"
+
+    @property
+    def _first_shared(self) -> int:
+        """The first step whose codes come through shared memory."""
+        return self._shape.all_steps - self._tile.in_shared
 
     def _scales(self) -> Iterator[str]:
         """Request the scales of all groups, as ``_scale`` names them."""
@@ -241,6 +263,11 @@ class _OneRow:
         for step in range(shape.all_steps):
             chunk, inner = divmod(step, shape.steps)
             start = inner * shape.chunk // 2 // shape.steps
+            if step == self._first_shared:
+                yield "async_copy.wait_group(0)"
+            if step >= self._first_shared:
+                for number in range(len(self._codes)):
+                    yield f"w{number}_{step} = shared{number}_{step}.load(lanes)"
             for part in range(shape.parts):
                 held = f"held_x{chunk}_{part}"
                 yield f"right{part} = columns_of_row({held}, {start}, matrix)"

@@ -45,6 +45,26 @@ class Shared:
         self.elements.copy_(value)
 
 
+class _Copies:
+    """Copies into shared memory, which are there after a wait for the groups they belong to."""
+
+    def __init__(self) -> None:
+        self.open = list[tuple[Shared, Pointer]]()
+        self.groups = list[list[tuple[Shared, Pointer]]]()
+
+    def async_load(self, place: Shared, source: Pointer) -> None:
+        self.open.append((place, source))
+
+    def commit_group(self) -> None:
+        self.groups.append(self.open)
+        self.open = []
+
+    def wait_group(self, most: int) -> None:
+        while len(self.groups) > most:
+            for place, source in self.groups.pop(0):
+                place.store(load(source))
+
+
 class _Array(Tensor):
     """A tensor whose conversions may keep its bits."""
 
@@ -140,6 +160,7 @@ def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
         convert_layout=lambda value, *_, **__: value,
         inline_asm_elementwise=_assembly,
         program_id=lambda axis: number[0],
+        num_programs=lambda axis: programs,
         broadcast_to=lambda value, shape: value.expand(shape),
         broadcast=torch.broadcast_tensors,
         expand_dims=torch.unsqueeze,
@@ -158,6 +179,7 @@ def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
         "gluon": plain,
         "gdc_wait": skip,
         "gdc_launch_dependents": skip,
+        "async_copy": _Copies(),
         "mma_v2": lambda left, right, sums: sums + (left.double() @ right.double()).to(sums.dtype),
     }
     exec(re.sub(r"^(from|import) .*$", "", text, flags=re.MULTILINE), words)

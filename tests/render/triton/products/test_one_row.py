@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.devices import H200
 from aotpack.ir.ops.quantization import read_quantization
 from aotpack.precompile.request import Request
 from aotpack.precompile.worker import compile_request
+from aotpack.schedule.tiles import few_rows
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 from aotpack.trace.host.copies import HostCopies
@@ -40,28 +42,34 @@ def kernel(
     return next(one for one in found if one.is_for(90))
 
 
-def answer(source: KernelSource, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """What the text computes."""
+def answer(
+    source: KernelSource, model: nn.Module, x: torch.Tensor, programs: int = 0
+) -> torch.Tensor:
+    """What the text computes, with a program for each tile or so many."""
     out = torch.zeros(1, model[0].out_features, dtype=x.dtype)  # type: ignore[index]
     tensors = {"input_ptr": x, "out_ptr": out}
     for name, one in model.state_dict().items():
         is_float8 = one.dtype is torch.float8_e4m3fn
         tensors[f"{name.rpartition('.')[2]}_ptr"] = one.view(torch.uint8) if is_float8 else one
-    (columns,) = map(int, re.findall(r"n_start = tl.program_id\(0\) \* (\d+)", source.gluon_text))
+    (columns,) = map(
+        int, re.findall(r"n_start = tl.program_id\(0\) \* (\d+)", source.gluon_text)[:1]
+    )
     args = [tensors[one.name] for one in source.args]
-    run(source.gluon_text, source.name, out.numel() // columns, args)
+    run(source.gluon_text, source.name, programs or out.numel() // columns, args)
     return out
 
 
 KINDS = [
     ("int8", 6144, BF16, 24),
     ("int8", 2048, torch.float16, 2048),
+    ("int8", 2048, BF16, 8192),
     ("int8:group=64", 2048, BF16, 24),
     ("fp8", 4096, BF16, 24),
     ("fp8", 2048, BF16, 2048),
     ("int4", 8192, BF16, 24),
     ("int4", 2048, BF16, 4096),
     ("int4:group=64", 2048, BF16, 24),
+    ("int4:group=64", 4096, BF16, 8192),
 ]
 
 
@@ -73,6 +81,51 @@ def test_its_text_computes_the_product(
     x = torch.randn(1, depth).to(dtype)
     found = answer(source, model, x)
     torch.testing.assert_close(found.float(), model.float()(x.float()), rtol=1e-2, atol=1e-2)
+
+
+def test_codes_that_registers_do_not_hold_come_through_shared_memory() -> None:
+    """Of 256 tiles of 64 KiB registers hold those of 396 programs, but no more of others."""
+    assert kernel("int8", width=8192).gluon_text.count("async_load(") == 3
+    assert "async_load(" not in kernel("int8", width=4096).gluon_text
+
+
+TURNS = [
+    ("int8", 2048, BF16, 8192),
+    ("fp8", 2048, BF16, 8192),
+    ("int4", 4096, BF16, 8192),
+    ("int8:group=128", 2048, BF16, 8192),
+]
+
+
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that runs 12 programs at once, for which 256 tiles are many."""
+    monkeypatch.setattr(few_rows, "UNIT_PROGRAMS", 1 / 11)
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize(("kind", "depth", "dtype", "width"), TURNS)
+@pytest.mark.parametrize("programs", [12, 11, 256])
+def test_programs_that_go_through_tiles_compute_all(
+    kind: str, depth: int, dtype: torch.dtype, width: int, programs: int
+) -> None:
+    source, model = kernel(kind, depth, 1, dtype, width), coded(kind, depth, dtype, width)
+    assert "for tile in range(" in source.gluon_text and "for tile in range(" in source.text
+    x = torch.randn(1, depth).to(dtype)
+    found = answer(source, model, x, programs)
+    torch.testing.assert_close(found.float(), model.float()(x.float()), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize(("kind", "depth", "dtype", "width"), TURNS)
+def test_they_run_at_once(kind: str, depth: int, dtype: torch.dtype, width: int) -> None:
+    request = Request.of(kernel(kind, depth, 1, dtype, width), HOPPER)
+    binary = compile_request(request)
+    request.check(binary)
+    assert binary.spills == 0
+    together = 2 if kind == "int4" else 3  # of 80 KiB each
+    assert together * binary.registers * 128 <= H200.registers
+    assert together * (binary.shared + 1024) <= H200.shared + 1024
 
 
 @pytest.mark.parametrize("kind", ["int8", "fp8"])
