@@ -23,10 +23,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from aotpack.ir.ops.quantization import read_quantization
 from aotpack.pipeline import Source
 from aotpack.runtime import load
+from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.quantize.layers import quantize
 from tools.case_packages import built, graded
 from tools.codegen_corpus import BF16, Function
+from tools.decoder_models import Decoder, DecoderSizes
 
 CHECKS = {
     "memcheck": ("--report-api-errors", "no"),  # of functions that a driver has not
@@ -109,6 +113,24 @@ def function(of: Callable[..., torch.Tensor], *shape: int) -> Callable[[], Made]
     return lambda: (Function(of), (torch.randn(shape),))
 
 
+def step() -> Made:
+    """A token of a decoder, whose attention shares keys in clusters."""
+    decoder = Decoder(DecoderSizes(512, 8, 2, 64, 520, 1, 1000), 1)
+    return decoder.eval().to(BF16), (torch.tensor([[7]]), torch.tensor([997]))
+
+
+def codes(inner: int, columns: int) -> Callable[[], Made]:
+    """A product of one row and codes of 8 bits."""
+
+    def made() -> Made:
+        args = (torch.randn(1, inner, dtype=BF16),)
+        model = nn.Sequential(nn.Linear(inner, columns)).to(BF16)
+        quantize({"": (model, (args, {}))}, read_quantization("int8"), "a case", HostCopies())
+        return model, args
+
+    return made
+
+
 CASES: dict[str, Callable[[], Made]] = {
     "product": linear(333, 520, 264),
     "product of groups": linear(4096, 1024, 2048),
@@ -116,6 +138,9 @@ CASES: dict[str, Callable[[], Made]] = {
     "split sum": linear(64, 8192, 264),
     "one row": gated(1, 2048, 2048),
     "few rows": gated(5, 1032, 520),
+    "codes through shared memory": codes(2048, 8192),
+    "codes of many tiles": codes(2048, 25_632),
+    "decode step": step,
     "decode": attention(2, 32, 8, 1, 1531, 64, causal=False),
     "decode of many keys": attention(1, 16, 16, 1, 9001, 128, causal=False),
     "prefill": attention(1, 8, 2, 517, 517, 64, causal=True),
@@ -189,7 +214,8 @@ def save_answers(job: Job) -> None:
     """Eager's on the GPU, without a check, and those of float64."""
     module, args = job.made()
     eager = module.cuda()(*(one.cuda() for one in args)).cpu()
-    wide = module.cpu().double()(*(one.double() for one in args))
+    wider = (one.double() if one.is_floating_point() else one for one in args)
+    wide = module.cpu().double()(*wider)
     torch.save((eager, wide), job.answers)
 
 

@@ -163,11 +163,11 @@ def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> Matmul
     through several tiles, equally many but for the last: each asks for the codes of its next one
     when it has multiplied those of one, and makes the row once.
     """
-    if tile.num_warps > WARPS or tiles <= H200.multiprocessors:
+    is_full = size == WARPS * WARP * HELD_BYTES
+    if tile.num_warps > WARPS or not is_full or tiles <= H200.multiprocessors:
         return tile
     if tiles <= 2 * UNIT_PROGRAMS * H200.multiprocessors:
-        is_full = size == WARPS * WARP * HELD_BYTES
-        return replace(tile, in_shared=ceil(3 * shape.all_steps / 8)) if is_full else tile
+        return replace(tile, in_shared=ceil(3 * shape.all_steps / 8))
     factor = 4 * shape.row * shape.parts  # bytes of the row as a factor
     fitting = H200.shared // (size + factor + RESERVED_BYTES)
     resident = min(UNIT_PROGRAMS, fitting) * H200.multiprocessors

@@ -23,6 +23,7 @@ from aotpack.ir.kernels.one_row import (
     BLOCK,
     FLOAT8,
     STEP,
+    VECTOR,
     codes_of,
     numbers_of,
     row_shape,
@@ -100,6 +101,7 @@ class _OneRow:
             blocks=tile.n // BLOCK,
             chunk=shape.chunk,
             steps=shape.steps,
+            together=shape.together,
             in_thread=max(4, shape.chunk // (WARP * tile.num_warps)),
             is_digits=self._is_digits,
             has_scales=bool(shape.span),
@@ -121,7 +123,8 @@ class _OneRow:
     def _start(self, step: int) -> int:
         """Where a step of a warp begins, from its share of the first chunk on."""
         chunk, inner = divmod(step, self._shape.steps)
-        return chunk * self._shape.chunk + inner * STEP
+        half = inner % self._shape.together
+        return chunk * self._shape.chunk + (inner - half) * STEP + half * VECTOR
 
     def _requests(self) -> Iterator[str]:
         """Request all codes."""
