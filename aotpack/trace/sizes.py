@@ -126,6 +126,8 @@ class Sizes:
         return f" {sign} ".join(str(self._convert(side)) for side in expr.args)
 
     def _truth(self, expr: Any) -> Int:
+        if expr in (sympy.true, sympy.false):  # for all sizes
+            return Int.of(int(bool(expr)))
         kind = type(expr).__name__
         if kind in _JUNCTIONS:
             return reduce(_JUNCTIONS[kind], map(self._truth, expr.args))

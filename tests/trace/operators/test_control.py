@@ -11,6 +11,7 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import aotpack
+from aotpack.errors import UnsupportedError
 from aotpack.stages import Ref
 
 X = torch.arange(6.0).reshape(3, 2)
@@ -48,6 +49,8 @@ def test_bodies_name_what_is_around_them(trace_function) -> None:
         (lambda s: s <= 4, "min(1, max(-s + 5, 0))"),
         (lambda s: s % 2 == 0, None),
         (lambda s: torch.sym_not(s * 2 >= 9), None),
+        (lambda s: s >= 1, "1"),
+        (lambda s: s < 1, "0"),
     ],
 )
 def test_a_condition_on_sizes_is_a_number(trace_function, holds, text) -> None:
@@ -59,6 +62,15 @@ def test_a_condition_on_sizes_is_a_number(trace_function, holds, text) -> None:
     assert text is None or str(condition) == text
     for size in range(1, 13):
         assert condition.evaluate({"s": size}) == int(bool(holds(size)))
+
+
+@pytest.mark.row("S:I3")
+def test_a_condition_on_rounded_sizes_is_refused(trace_function) -> None:
+    def forward(self, x):
+        return torch.cond(x.shape[0] * 0.5 > 1.7, lambda x: x + 1, lambda x: x * 2, (x,))
+
+    with pytest.raises(UnsupportedError, match=r"cond: a size is computed with Float"):
+        trace_function(forward, X, dynamic_shapes={"x": {0: Dim("s", max=99)}})
 
 
 @pytest.mark.row("S:I4")
