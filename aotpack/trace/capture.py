@@ -41,7 +41,7 @@ from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
-from aotpack.trace.operators.copies import converted_copies
+from aotpack.trace.operators.copies import converted_copies, separate_operands
 from aotpack.trace.operators.counted.ranges import (
     keep_counted_ranges,
     noted_checks,
@@ -246,6 +246,7 @@ def decompose(
             kept_layouts(program),
             restored_bases(program),
             converted_copies(program),
+            separate_operands(program),
             distinct_names(program),
             _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
         ):
