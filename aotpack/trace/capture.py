@@ -51,7 +51,7 @@ from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.calls import DetectionCalls
 from aotpack.trace.operators.layouts import kept_layouts
-from aotpack.trace.operators.modes import AlsoInside, WithoutStreams
+from aotpack.trace.operators.modes import AlsoInside, WithoutKeywords, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.state import check_memory, distinct_names
@@ -334,6 +334,7 @@ def replaced_functions() -> Iterator[None]:
     with (
         WithoutDataChecks(),
         WithoutStreams(),
+        WithoutKeywords(),
         OnHost(),
         RecurrentLoops(),
         DetectionCalls(),
