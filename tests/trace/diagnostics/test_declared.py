@@ -7,7 +7,6 @@ from torch.export import Dim
 from aotpack.errors import TraceError
 
 A, B = Dim("a", min=2, max=6), Dim("b", min=2, max=8)
-SQUARE = Dim("b", min=2, max=6)
 ROWS = torch.randn(4, 5)
 
 
@@ -69,14 +68,3 @@ def test_a_size_of_a_slice_that_follows_from_a_derived_one(trace_function):
             ROWS,
             dynamic_shapes={"x": {0: A + 1, 1: B}},
         )
-
-
-@pytest.mark.row("S:T13", "S:A13")
-def test_a_change_of_an_input_that_ties_sizes(trace_function):
-    def transposed(self, x):
-        x.mul_(2)
-        x.t_()
-        return x * 1
-
-    with pytest.raises(TraceError, match=r"a == b  \(not for a=2, b=3\)"):
-        trace_function(transposed, torch.randn(4, 4), dynamic_shapes={"x": {0: A, 1: SQUARE}})
