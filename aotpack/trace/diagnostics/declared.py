@@ -87,7 +87,8 @@ def _fault(name: str, dim: Dim, size: Var | None) -> str:
             f"the size {name} is declared up to {dim.max}; sizes up to {LARGEST_SIZE} are accepted"
         )
     if size.high < high or size.low > max(low, 2):
-        return f"the size {name} is declared from {low} to {high}, and is {size.low} to {size.high}"
+        found = f"{size.low} to {size.high}" if size.low < size.high else f"{size.low} alone"
+        return f"the size {name} is declared from {low} to {high}, and is {found} in the program"
     if 1 <= dim.min < size.low:
         raise UnsupportedError(
             f"the size {name} is declared from {dim.min} on, and torch.export admits it from "

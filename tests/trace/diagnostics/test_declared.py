@@ -68,3 +68,14 @@ def test_a_size_of_a_slice_that_follows_from_a_derived_one(trace_function):
             ROWS,
             dynamic_shapes={"x": {0: A + 1, 1: B}},
         )
+
+
+@pytest.mark.row("S:T13")
+def test_a_derived_size_that_becomes_a_number(trace_function):
+    message = (
+        r"the size a is declared from 2 to 6, and is 2 alone in the program\. .*\n  at .*expand"
+    )
+    with pytest.raises(TraceError, match=message):
+        trace_function(
+            lambda self, x: x.mT.expand_as(x), torch.randn(8, 8), dynamic_shapes={"x": {0: 4 * A}}
+        )
