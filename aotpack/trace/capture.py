@@ -28,20 +28,20 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
-from aotpack.trace.diagnostics.complaint import condensed
+from aotpack.trace.diagnostics.complaint import condensed, users_line
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
-from aotpack.trace.diagnostics.lines import UsersLines
+from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.host.copies import is_ready
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
-from aotpack.trace.operators.copies import converted_copies
+from aotpack.trace.operators.copies import converted_copies, separate_operands
 from aotpack.trace.operators.counted.ranges import (
     keep_counted_ranges,
     noted_checks,
@@ -51,10 +51,15 @@ from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.calls import DetectionCalls
 from aotpack.trace.operators.layouts import kept_layouts
-from aotpack.trace.operators.modes import AlsoInside, WithoutStreams
+from aotpack.trace.operators.modes import AlsoInside, WithoutKeywords, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
-from aotpack.trace.operators.state import check_memory, distinct_names
+from aotpack.trace.operators.state import (
+    check_memory,
+    check_shapes_kept,
+    distinct_names,
+    lines_of_views,
+)
 from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
@@ -112,11 +117,13 @@ def export(
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         hints = wrong_inputs(module, (args, dict(kwargs)), error) or faults_of_attributes(module)
+        hints = hints or ("" if users_line(error) else hint_of_views(lines.views))
         raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
     _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
     check_memory(program, name, lines.found)
+    check_shapes_kept(program, name, lines.views)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -234,6 +241,7 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     check_memory(program, name, {})
+    check_shapes_kept(program, name, {})
     check_conditional_copies(name, program)
     _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
@@ -246,6 +254,7 @@ def decompose(
             kept_layouts(program),
             restored_bases(program),
             converted_copies(program),
+            separate_operands(program),
             distinct_names(program),
             _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
         ):
@@ -298,7 +307,7 @@ def _unfunctional(name: str, program: ExportedProgram, error: Exception) -> Trac
         )
     shared = _views_of_one_memory(program)
     what = f"{' and '.join(shared)} share memory; give each its own" if shared else ""
-    return TraceError(f"{doing}: {what or cause}")
+    return TraceError(f"{doing}: {what or cause}{hint_of_views(lines_of_views(program))}")
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:
@@ -333,6 +342,7 @@ def replaced_functions() -> Iterator[None]:
     with (
         WithoutDataChecks(),
         WithoutStreams(),
+        WithoutKeywords(),
         OnHost(),
         RecurrentLoops(),
         DetectionCalls(),

@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,20 +11,13 @@ from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UsageError
+from aotpack.trace.diagnostics.guards import LeafSpec
 from aotpack.trace.tree import children_of
 
 _SPEC = re.compile(
     r"(?P<argument>\w+):(?P<axis>\d+)=(?P<dim>\w+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
 )
 _DIMS_ONLY = "only dimensions of tensors can be dynamic"
-
-
-@dataclass(frozen=True, slots=True)
-class LeafSpec:
-    """One leaf of the inputs: its path in torch's guards (``['x'][0]``), and its dynamic spec."""
-
-    path: str
-    dims: Any
 
 
 def parse_dynamic(specs: Sequence[str]) -> dict[str, dict[int, Dim]]:

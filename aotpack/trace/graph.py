@@ -20,8 +20,8 @@ from aotpack.stages import Graph, GraphNode, Ref, Signature, TensorSpec, Weight,
 from aotpack.trace.changes import updates_of
 from aotpack.trace.complex_pairs import REALS
 from aotpack.trace.diagnostics.collectives import check_collectives
-from aotpack.trace.diagnostics.guards import check_guards, check_shapes
-from aotpack.trace.dynamic import LeafSpec
+from aotpack.trace.diagnostics.declared import check_declared
+from aotpack.trace.diagnostics.guards import LeafSpec, by_path, check_guards, check_shapes
 from aotpack.trace.operators.admitted import check_calls
 from aotpack.trace.operators.assertions import flags_of
 from aotpack.trace.operators.counted.bindings import find_counted
@@ -48,9 +48,9 @@ def build_graph(
     placeholders = _placeholders(name, program)
     values, weights = _values(program, placeholders), collect_weights(program)
     given = find_sizes(program, values, leaves, weights.tensors, reserved)
+    _check_sizes(name, program, leaves, [value for _, value in values], given)
     sizes, counted = find_counted(program, given, {*weights.tensors, *(one for one, _ in values)})
     inputs = _inputs(values, sizes, set(weights.tensors))
-    _check_guards(name, program, leaves, [inputs.get(place) for place, _ in values])
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
     reader = OperatorReader(name, sizes, refs, counted, **options)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
@@ -78,19 +78,21 @@ def build_graph(
     return Graph(signature, kept, (*nodes, *flags), outputs, (*changes, *flag_updates), unchecked)
 
 
-def _check_guards(
+def _check_sizes(
     name: str,
     program: ExportedProgram,
     leaves: Sequence[LeafSpec],
-    inputs: Sequence[TensorSpec | None],
+    values: Sequence[Any],
+    sizes: Sizes,
 ) -> None:
-    """Check the guards on the inputs' sizes, if the inputs' paths are known."""
-    pairs = enumerate(zip(leaves, inputs, strict=bool(leaves)))
-    known = [(number, leaf, spec.shape) for number, (leaf, spec) in pairs if spec is not None]
-    shapes = {leaf.path: shape for _, leaf, shape in known}
-    shapes |= {f"['flat_args'][{number}]": shape for number, _, shape in known}  # strict mode's
+    """Check the sizes of inputs, and conditions on them, if the inputs' paths are known."""
     if leaves:
-        check_guards(name, program, shapes)
+        shapes = [
+            tuple(map(sizes.convert, one.shape)) if isinstance(one, torch.Tensor) else None
+            for one in values
+        ]
+        check_declared(name, program, values, leaves, shapes, sizes.variables)
+        check_guards(name, program, by_path(leaves, shapes))
 
 
 def _check_results(

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 import sympy
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
-from aotpack.trace.diagnostics.guards import admitted
-from aotpack.trace.dynamic import LeafSpec
+from aotpack.trace.diagnostics.declared import declared_symbols, root_of
+from aotpack.trace.diagnostics.guards import LeafSpec, admitted
 
 
 def _power(base: Int, exponent: Int) -> Int:
@@ -33,7 +33,6 @@ def _power(base: Int, exponent: Int) -> Int:
     return product([base] * exponent.constant)
 
 
-_UNLIMITED = 2**62  # and more: torch's own ends of ranges
 _FUNCTIONS: dict[str, Callable[..., Int]] = {
     "ModularIndexing": lambda a, b, c: a // b % c,
     "Max": lambda *values: reduce(maximum, values),
@@ -127,6 +126,8 @@ class Sizes:
         return f" {sign} ".join(str(self._convert(side)) for side in expr.args)
 
     def _truth(self, expr: Any) -> Int:
+        if expr in (sympy.true, sympy.false):  # for all sizes
+            return Int.of(int(bool(expr)))
         kind = type(expr).__name__
         if kind in _JUNCTIONS:
             return reduce(_JUNCTIONS[kind], map(self._truth, expr.args))
@@ -221,12 +222,8 @@ def find_sizes(
     ``leaves`` are the dynamic specs of the inputs in order, empty for a saved program. No size has
     the name of an input or of one of the ``weights``, or a ``reserved`` name.
     """
-    dims: dict[str, Dim] = {}
-    for (_, value), leaf in zip(inputs, leaves, strict=bool(leaves)):
-        for axis, dim in _named_axes(leaf.dims):
-            for symbol in _symbols(value.shape[axis]):
-                dims.setdefault(symbol, dim)
-    names = {symbol: dim.__name__ for symbol, dim in dims.items()}
+    dims = declared_symbols([value for _, value in inputs], leaves)
+    names = {symbol: root_of(dim).__name__ for symbol, dim in dims.items()}
     for name, value in inputs:
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
@@ -237,36 +234,14 @@ def find_sizes(
     sizes: dict[str, Var] = {}
     for symbol in dict.fromkeys(order):
         sizes[symbol] = _variable(names[symbol], ranges[symbol], taken, reserved)
-        _check_range(names[symbol], sizes[symbol], ranges[symbol], dims.get(symbol))
         taken.add(sizes[symbol].name)
     return Sizes(sizes)
-
-
-def _named_axes(spec: Any) -> list[tuple[int, Dim]]:
-    """(axis, Dim) in the dynamic spec of a tensor; a derived Dim counts as its root."""
-    entries = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
-    return [(axis, getattr(dim, "root", dim)) for axis, dim in entries if isinstance(dim, Dim)]
 
 
 def _variable(name: str, bounds: Any, taken: Collection[str], reserved: Container[str]) -> Var:
     high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
     unused = unused_name(safe_size_name(name, reserved), taken)
     return Var(unused, max(1, int(bounds.lower)), min(high, LARGEST_SIZE))
-
-
-def _check_range(name: str, size: Var, bounds: Any, declared: Dim | None) -> None:
-    """Refuse a range that was declared and would be narrower in the package."""
-    high = int(bounds.upper) if bounds.upper.is_Integer else LARGEST_SIZE
-    if LARGEST_SIZE < high < _UNLIMITED:
-        raise UnsupportedError(
-            f"the size {name} is declared up to {high}; sizes up to {LARGEST_SIZE} are accepted"
-        )
-    if declared is not None and 1 <= declared.min < size.low:
-        raise UnsupportedError(
-            f"the size {name} is declared from {declared.min} on, and torch.export admits it from "
-            f"{size.low} on, as dimensions are multiples of it alone, such as 2*{name}. Declare "
-            f"min={size.low}, or give {name} itself to a dimension"
-        )
 
 
 def symbols_in(value: Any) -> set[str]:

@@ -25,7 +25,8 @@ from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
-from aotpack.trace.dynamic import LeafSpec, leaf_specs, specs_by_argument
+from aotpack.trace.diagnostics.guards import LeafSpec
+from aotpack.trace.dynamic import leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph

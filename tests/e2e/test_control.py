@@ -338,6 +338,19 @@ def makes_a_constant(self, x, p):
     return torch.cond(p, lambda x: x + torch.tensor(2.0), lambda x: x * 3, (x,))
 
 
+def takes_a_list(self, x, p):
+    return torch.cond(p, lambda x: x[[1, 0, 2]], lambda x: x * 3, (x,))
+
+
+def writes_a_number(self, x, p):
+    def side(x):
+        y = x * 1
+        y[::2] = 3
+        return y
+
+    return torch.cond(p, side, lambda x: x * 3, (x,))
+
+
 def sizes_from_data(self, x, p):
     return torch.cond(p, lambda x: x.nonzero().sum(), lambda x: x.long().sum(), (x,))
 
@@ -362,7 +375,15 @@ def draws(self, x, p):
     [
         (changes_an_input, r"aten.add_.Tensor changes a tensor in place inside of a branch"),
         (changes_a_buffer, r"aten.mul_.Tensor changes a tensor in place inside of a branch"),
-        (makes_a_constant, r"call it outside, or write torch.full"),
+        (makes_a_constant, r"make the tensor outside, or write torch.full"),
+        (
+            takes_a_list,
+            r"numbers become a tensor inside of .* or a list as index.*\n  at \w+.py:\d+:",
+        ),
+        (
+            writes_a_number,
+            r"aten.fill_.Tensor changes a tensor in place inside of a branch.*\n  at",
+        ),
         (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
         (slices_by_a_number, "is data, a number that a loop carries"),
         (halves_a_number, "of numbers that are data, these are computed: add, sub"),

@@ -98,6 +98,12 @@ _ADVICE = (
         "formats one",
     ),
     (
+        r"might be aliasing the input or the output|Encountered aliasing",
+        "torch.cond and loops take operands, and return results, that share no memory: write "
+        "x.clone() for a result that is an operand or a part of one, and for one of two that are "
+        "the same tensor or parts of one",
+    ),
+    (
         r"differ in 'stride",
         "a value that a loop carries keeps its strides: give the first one, and what the body "
         "returns for it, as .contiguous()",

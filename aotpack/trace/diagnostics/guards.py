@@ -7,7 +7,8 @@ carry more, such as "a multiple of 4"; a condition that some admitted size break
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from torch.export import ExportedProgram
 
@@ -18,16 +19,40 @@ from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
 from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
 
+Shapes: TypeAlias = Mapping[str, Sequence[Int]]
+
 _SIZE = re.compile(r"L((?:\[[^\]]+\]|\.(?!size\(\))\w+)+)\.size\(\)\[(\d+)\]")
 _EQUAL = re.compile(rf"{_SIZE.pattern} == [^%/]+")
 _NEAR = 12  # sizes tried from each end of a range and around each number in a condition
 _TRIED = 4096
 
 
-def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Sequence[Int]]) -> None:
-    """Refuse the program when a recorded condition does not hold for every admitted size.
+@dataclass(frozen=True, slots=True)
+class LeafSpec:
+    """One leaf of the inputs: its path in torch's guards (``['x'][0]``), and its dynamic spec."""
 
-    ``shapes`` are the shapes of the inputs by their path, such as ``['x']`` or ``['xs'][0]``.
+    path: str
+    dims: Any
+
+
+def check_guards(name: str, program: ExportedProgram, shapes: Shapes) -> None:
+    """Refuse the program when a recorded condition does not hold for every admitted size."""
+    if refusal := refusal_of_guards(name, program, shapes):
+        raise refusal
+
+
+def by_path(leaves: Sequence[LeafSpec], shapes: Iterable[Sequence[Int] | None]) -> Shapes:
+    """The shapes of the inputs (None of those that are no tensors) by their paths in conditions."""
+    pairs = enumerate(zip(leaves, shapes, strict=bool(leaves)))
+    known = [(number, leaf, shape) for number, (leaf, shape) in pairs if shape is not None]
+    in_strict_mode = {f"['flat_args'][{number}]": shape for number, _, shape in known}
+    return {leaf.path: shape for _, leaf, shape in known} | in_strict_mode
+
+
+def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> TraceError | None:
+    """The error that names recorded conditions which do not hold for all sizes of the ``shapes``.
+
+    Shapes are those of the inputs by path, such as ``['x']`` or ``['xs'][0]``.
     """
     broken: dict[str, str] = {}
     for guard in getattr(program, "_guards_code", None) or []:
@@ -35,12 +60,13 @@ def check_guards(name: str, program: ExportedProgram, shapes: Mapping[str, Seque
         if found is not None:
             text = _readable(guard, shapes) if found else guard
             broken[text] = f"  (not for {found})" if found else ""
-    if broken:
-        log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
-        raise TraceError(
-            f"exporting {name}: the exported program holds only for sizes where\n  "
-            + told(_declared(shapes), broken, log.operators, log.conditions)
-        )
+    if not broken:
+        return None
+    log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
+    return TraceError(
+        f"exporting {name}: the exported program holds only for sizes where\n  "
+        + told(_declared(shapes), broken, log.operators, log.conditions)
+    )
 
 
 def are_declared(guards: Iterable[str]) -> bool:
@@ -48,7 +74,7 @@ def are_declared(guards: Iterable[str]) -> bool:
     return all(map(_EQUAL.fullmatch, guards))
 
 
-def _declared(shapes: Mapping[str, Sequence[Int]]) -> list[Declared]:
+def _declared(shapes: Shapes) -> list[Declared]:
     """The dynamic sizes of the inputs, each where it is first."""
     found: dict[Int, Declared] = {}
     for path, shape in shapes.items():
@@ -114,7 +140,7 @@ def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int])
     )
 
 
-def _counterexample(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str | None:
+def _counterexample(guard: str, shapes: Shapes) -> str | None:
     """Sizes that violate the guard, "" if it cannot be parsed, None if none is found."""
     sizes: dict[str, Int] = {}
 
@@ -150,5 +176,5 @@ def admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[
         yield {variable.name: value for variable, value in zip(variables, values, strict=True)}
 
 
-def _readable(guard: str, shapes: Mapping[str, Sequence[Int]]) -> str:
+def _readable(guard: str, shapes: Shapes) -> str:
     return _SIZE.sub(lambda match: operand(shapes[match[1]][int(match[2])]), guard)

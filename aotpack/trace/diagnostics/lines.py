@@ -13,6 +13,10 @@ from torch.overrides import TorchFunctionMode
 from aotpack.trace.source import is_user_file, shown_frame
 
 _OWN = ("_note", "_note_part", "__torch_function__")
+_VIEWS_IN_PLACE = {
+    getattr(torch.Tensor, name)
+    for name in "as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
+}
 _PACKAGE = str(Path(__file__).parents[2])
 
 
@@ -20,12 +24,14 @@ class UsersLines(TorchFunctionMode):
     """Inside the block, ``found`` gets the last line for each name.
 
     Names are those of buffers, parameters and modules that are assigned, and resize_. No mode sees
-    set_. ``operator`` is the function of torch that the model calls at the moment.
+    set_. ``views`` gets the last line of each view in place, such as t_. ``operator`` is the
+    function of torch that the model calls at the moment.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
+        self.views: dict[str, str] = {}
         self.operator = ""
         self._hooks: list[Any] = []
 
@@ -47,7 +53,9 @@ class UsersLines(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is torch.Tensor.resize_:
-            self._note("resize_")
+            self._note("resize_", self.found)
+        elif func in _VIEWS_IN_PLACE:
+            self._note(func.__name__, self.views)
         outer, self.operator = self.operator, getattr(func, "__name__", "")
         try:
             return func(*args, **(kwargs or {}))
@@ -55,17 +63,28 @@ class UsersLines(TorchFunctionMode):
             self.operator = outer
 
     def _note_part(self, _module: nn.Module, name: str, _part: object) -> None:
-        self._note(name)
+        self._note(name, self.found)
 
-    def _note(self, name: str) -> None:
+    def _note(self, name: str, lines: dict[str, str]) -> None:
         for frame in reversed(traceback.extract_stack()):
             if frame.name in _OWN:
                 continue
             if frame.filename.startswith(_PACKAGE):  # not forward, but what runs it
                 return
             if is_user_file(frame.filename):
-                self.found[name] = shown_frame(frame)
+                lines[name] = shown_frame(frame)
                 return
+
+
+def hint_of_views(views: Mapping[str, str]) -> str:
+    """What to write in place of the views in place of a forward that torch does not take."""
+    places = "".join(f"\n  at {line}" for line in views.values())
+    return (
+        f"\nforward calls {' and '.join(views)}, which torch does not take for an input; write a "
+        f"view, as y = x.t() in place of x.t_(){places}"
+        if views
+        else ""
+    )
 
 
 def at_line(lines: Mapping[str, str], name: str) -> str:

@@ -19,6 +19,7 @@ from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_
 from torch.export import ExportedProgram
 
 from aotpack.errors import TraceError, UnsupportedError
+from aotpack.trace.source import users_source_of
 
 Part: TypeAlias = Callable[..., Sequence[Any]]
 
@@ -32,6 +33,7 @@ SUBGRAPH = torch.ops.higher_order.invoke_subgraph
 _REGIONS = wrap_with_autocast, wrap_with_set_grad_enabled
 
 _DETACHED = torch.ops.aten.detach_.default
+_LIFTED = torch.ops.aten.lift_fresh_copy.default
 
 NUMBER_OPERATORS: dict[Any, str] = {
     operator.add: "operator.add",
@@ -82,28 +84,41 @@ def part_results(module: fx.GraphModule) -> tuple[Any, ...]:
 def check_parts(program: ExportedProgram, name: str) -> None:
     """Refuse branches and loops that change a tensor in place: torch does not functionalise them.
 
-    It does that of regions, as of autocast. ``torch.tensor(0)`` detaches its constant in place.
+    It does that of regions, as of autocast. Nor does it take constants in them, as those of
+    ``torch.tensor(0)``, which it detaches in place.
     """
     _check_part(program.graph_module, name, may_change=True)
 
 
 def _check_part(module: fx.GraphModule, name: str, *, may_change: bool) -> None:
-    for node in module.graph.nodes:
-        if is_part(node):
-            is_region = all(user.target in _REGIONS for user in node.users)
-            _check_part(part_of(node), name, may_change=may_change and is_region)
-        schema = getattr(node.target, "_schema", None)
-        if may_change or not isinstance(schema, torch.FunctionSchema) or not schema.is_mutable:
-            continue
-        if node.target is _DETACHED:
-            raise UnsupportedError(
-                f"tracing {name}: torch.tensor(...) is called inside of a branch or a loop, "
-                "where torch keeps no constants; call it outside, or write torch.full(...)"
-            )
+    for node in filter(is_part, module.graph.nodes):
+        is_region = all(user.target in _REGIONS for user in node.users)
+        _check_part(part_of(node), name, may_change=may_change and is_region)
+    if may_change:
+        return
+    for node in filter(_changes_in_place, module.graph.nodes):
         raise UnsupportedError(
             f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
-            "or a loop; return the new value from there, and assign it outside"
+            f"or a loop; return the new value from there, and assign it outside{_place(node)}"
         )
+    for node in module.graph.find_nodes(op="call_function", target=_LIFTED):
+        raise UnsupportedError(
+            f"tracing {name}: numbers become a tensor inside of a branch or a loop, as by "
+            "torch.tensor(...) or a list as index, where torch keeps no constants; make the "
+            f"tensor outside, or write torch.full(...){_place(node)}"
+        )
+
+
+def _changes_in_place(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    is_mutable = isinstance(schema, torch.FunctionSchema) and schema.is_mutable
+    return is_mutable and node.target is not _DETACHED
+
+
+def _place(node: fx.Node) -> str:
+    """The end of a message: the user's line."""
+    source = users_source_of(node)
+    return f"\n  at {source}" if source else ""
 
 
 def without_subgraphs(program: ExportedProgram) -> ExportedProgram:

@@ -6,6 +6,9 @@ the names of their new values, each has a value of its own:
 
     a.copy_(x)   ->   a.copy_(x)
     b.copy_(x)        b.copy_(x.clone())
+
+Branches and loops, which change nothing in place, are given operands that share no memory: torch
+takes no others.
 """
 
 from collections.abc import Iterator
@@ -16,6 +19,10 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+
+from aotpack.trace.operators.control import CONTROL
 
 _ATEN = torch.ops.aten
 
@@ -34,15 +41,15 @@ def converted_copies(program: ExportedProgram) -> Iterator[None]:
 
     No two copies have one source.
     """
-    graphs = [m for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
+    graphs = _graphs(program)
     copies = [
         (node, node.args)
-        for module in graphs
-        for node in module.graph.nodes
+        for graph in graphs
+        for node in graph.nodes
         if node.target is _ATEN.copy_.default
     ]
     added = [new for node, _ in copies for new in _convert(node)]
-    added += [new for module in graphs for new in _separate(module.graph)]
+    added += [new for graph in graphs for new in _separate(graph)]
     try:
         yield
     finally:
@@ -50,6 +57,48 @@ def converted_copies(program: ExportedProgram) -> Iterator[None]:
             node.args = args
         for new in reversed(added):
             new.graph.erase_node(new)
+
+
+def _graphs(program: ExportedProgram) -> list[fx.Graph]:
+    """The program's graph, and those of its branches and loops."""
+    return [m.graph for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
+
+
+@contextmanager
+def separate_operands(program: ExportedProgram) -> Iterator[None]:
+    """Inside the block, no two operands of a branch or a loop share memory."""
+    calls = [(n, n.args) for graph in _graphs(program) for n in graph.nodes if n.target in CONTROL]
+    added = [new for node, _ in calls for new in _separate_operands(node)]
+    try:
+        yield
+    finally:
+        for node, args in calls:
+            node.args = args
+        for new in reversed(added):
+            new.graph.erase_node(new)
+
+
+def _separate_operands(node: fx.Node) -> list[fx.Node]:
+    """Clone operands that share memory with earlier ones; the new nodes."""
+    taken: set[StorageWeakRef] = set()
+    added: list[fx.Node] = []
+
+    def own(operand: Any) -> Any:
+        value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+        if not isinstance(value, torch.Tensor):
+            return operand
+        memory = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+        if memory not in taken:
+            taken.add(memory)
+            return operand
+        clone = inserted(node, _ATEN.clone.default, operand)
+        clone.meta["val"] = value
+        added.append(clone)
+        return clone
+
+    with node.graph.inserting_before(node):
+        node.args = pytree.tree_map(own, node.args)
+    return added
 
 
 def _convert(node: fx.Node) -> list[fx.Node]:

@@ -30,6 +30,20 @@ class WithoutStreams(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class WithoutKeywords(TorchFunctionMode):
+    """Inside the block, ``x.random_(from, to)`` is ``x.random_()``: torch cannot write a "from".
+
+    A program that draws is exported again, with a seed, which takes the ends.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.Tensor.random_:
+            return func(args[0])
+        return func(*args, **(kwargs or {}))
+
+
 class AlsoInside(TorchFunctionMode):
     """Inside the block, modes are in force, and in the graphs of control flow too.
 

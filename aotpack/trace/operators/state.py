@@ -28,6 +28,7 @@ from aotpack.ir.names import free_name
 from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.complaint import CACHE_ADVICE
 from aotpack.trace.diagnostics.lines import at_line
+from aotpack.trace.source import users_source_of
 from aotpack.trace.weights import Memory, memory_of_names
 
 _GIVES_MEMORY = {
@@ -196,6 +197,53 @@ def check_memory(program: ExportedProgram, name: str, lines: Mapping[str, str]) 
                 f"tracing {name}: forward gives {path} other memory ({how}), where a package keeps "
                 f"its own; write values in place: {path}.copy_(...){at_line(lines, how)}"
             )
+
+
+def check_shapes_kept(program: ExportedProgram, name: str, lines: Mapping[str, str]) -> None:
+    """Refuse other shapes of an input, a parameter or a buffer in place; ``lines`` do it."""
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for own, last in _views_in_place(program.graph).items():
+        if _layout(own) != _layout(last):
+            operator = _operator(last)
+            place = users_source_of(last)
+            known = at_line(lines, operator) or (f"\n  at {place}" if place else "")
+            raise TraceError(
+                f"tracing {name}: {operator} gives {weights.get(own.name, own.name)} another shape "
+                "in place, where a package keeps the shapes of its inputs and weights; write a "
+                f"view, as y = x.t() in place of x.t_(){known}"
+            )
+
+
+def lines_of_views(program: ExportedProgram) -> dict[str, str]:
+    """The user's lines with views in place of inputs, parameters and buffers, by operator."""
+    views = _views_in_place(program.graph).values()
+    return {_operator(node): str(users_source_of(node)) for node in views if users_source_of(node)}
+
+
+def _operator(node: fx.Node) -> str:
+    """``t_`` of ``aten.t_.default``."""
+    return str(node.target).split(".")[1]
+
+
+def _views_in_place(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """The last view in place of each placeholder that has one."""
+    owners = {node: node for node in graph.find_nodes(op="placeholder")}
+    found: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        changes = isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+        first = node.args[0] if changes and node.args else None
+        if isinstance(first, fx.Node) and first in owners:
+            owners[node] = owners[first]
+            if torch.Tag.inplace_view in node.target.tags:
+                found[owners[node]] = node
+    return found
+
+
+def _layout(node: fx.Node) -> list[str]:
+    """How a tensor lies in its memory; sizes as text, of which nothing is asked."""
+    tensor = node.meta["val"]
+    return [*map(str, (tensor.shape, tensor.stride(), tensor.storage_offset()))]
 
 
 def _changed(program: ExportedProgram) -> set[str]:

@@ -1,12 +1,14 @@
 """A build compares the graph that it packages with the exported program, and refuses another."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.export import Dim
 
 from aotpack.errors import TraceError
 from aotpack.trace import trace
@@ -123,3 +125,36 @@ ACCEPTED = {
 def test_another_order_of_rounding_is_accepted(kind: str) -> None:
     function, x = ACCEPTED[kind]
     traced(function, x)
+
+
+class Columns(nn.Module):
+    """Columns are counted from the end; torch asserts more of how many there are than holds."""
+
+    def __init__(self, *, moves: bool) -> None:
+        super().__init__()
+        self.moves = moves
+        self.register_buffer(
+            "rows", torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = x.new_ones(2 * x.shape[0], 3)
+        made[:, : x.shape[0] - x.shape[1]] *= 2
+        if self.moves:
+            kept = self.rows[:, -x.shape[1] :]
+            kept[1:] = kept[:-1]
+        return made
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_assertions_of_torch_hide_no_departure(*, moves: bool) -> None:
+    shapes = ({0: Dim("a", min=2, max=5) + 1, 1: Dim("b", min=4, max=6)},)
+    message = HEAD + r"rows differs by .*\n.*departs: aten.copy_.default, .*\n  at .*kept\[1:\] ="
+    with pytest.raises(TraceError, match=message) if moves else nullcontext():
+        trace(
+            Columns(moves=moves),
+            (torch.randn(3, 4),),
+            dynamic_shapes=shapes,
+            name="m",
+            version="1",
+        )

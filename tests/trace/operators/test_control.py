@@ -11,6 +11,7 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import aotpack
+from aotpack.errors import TraceError, UnsupportedError
 from aotpack.stages import Ref
 
 X = torch.arange(6.0).reshape(3, 2)
@@ -48,6 +49,8 @@ def test_bodies_name_what_is_around_them(trace_function) -> None:
         (lambda s: s <= 4, "min(1, max(-s + 5, 0))"),
         (lambda s: s % 2 == 0, None),
         (lambda s: torch.sym_not(s * 2 >= 9), None),
+        (lambda s: s >= 1, "1"),
+        (lambda s: s < 1, "0"),
     ],
 )
 def test_a_condition_on_sizes_is_a_number(trace_function, holds, text) -> None:
@@ -59,6 +62,15 @@ def test_a_condition_on_sizes_is_a_number(trace_function, holds, text) -> None:
     assert text is None or str(condition) == text
     for size in range(1, 13):
         assert condition.evaluate({"s": size}) == int(bool(holds(size)))
+
+
+@pytest.mark.row("S:I3")
+def test_a_condition_on_rounded_sizes_is_refused(trace_function) -> None:
+    def forward(self, x):
+        return torch.cond(x.shape[0] * 0.5 > 1.7, lambda x: x + 1, lambda x: x * 2, (x,))
+
+    with pytest.raises(UnsupportedError, match=r"cond: a size is computed with Float"):
+        trace_function(forward, X, dynamic_shapes={"x": {0: Dim("s", max=99)}})
 
 
 @pytest.mark.row("S:I4")
@@ -113,3 +125,76 @@ def test_an_example_that_is_a_view() -> None:
     for rows, sign in ((1, 1), (3, -1), (8, 1)):
         x = sign * torch.rand(rows, 6)
         torch.testing.assert_close(package(x), Either()(x))
+
+
+def halves(p, x, own):
+    return torch.cond(p, lambda a, b: a * b, lambda a, b: a - b, (x[1:], own(x[:-1])))
+
+
+def changed_around(p, x, own):
+    """Changes in place before and behind a branch are those of what it was given."""
+    y = x * 1
+    y.add_(1)
+    found = halves(p, y, own)
+    y.mul_(2)
+    found.add_(1)
+    return found + y[1:]
+
+
+def state_beside_itself(p, x, own):
+    """A loop carries the tensor that it also reads."""
+    i = torch.tensor(0)
+    return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 0.5 + x), (i, own(x)))[1]
+
+
+def carried_twice(p, x, own):
+    z = x * 2
+    found = while_loop(lambda a, b: b.sum() > -9, lambda a, b: (a + 1, b - a * a), (z, own(z)))
+    z.add_(1)
+    return found[0] + found[1] * z
+
+
+def in_a_loop(p, x, own):
+    def body(i, a):
+        return i + 1, torch.cat([halves(i > 1, a, own), a[:1] + 1])
+
+    return while_loop(lambda i, a: i < 3, body, (torch.tensor(0), x))[1]
+
+
+def over_rows(p, x, own):
+    return scan(lambda c, e: ([c[0] + e, c[1] * e], c[0] * e), [own(x[0]), own(x[1])], x)[1]
+
+
+SHARING = (halves, changed_around, state_beside_itself, carried_twice, in_a_loop, over_rows)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize("function", SHARING, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("strict", [False, True])
+def test_operands_that_share_memory(*, function: Any, strict: bool) -> None:
+    class Model(nn.Module):
+        def forward(self, p: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return function(p, x, lambda operand: operand)
+
+    given = torch.tensor(True), torch.randn(4, 3)
+    model = aotpack.compile(Model(), given, target="interpreter", strict=strict)
+    for p in (True, False):
+        args = torch.tensor(p), torch.randn(4, 3)
+        expected = function(*args, torch.clone)
+        torch.testing.assert_close(model(*args), expected)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, p, x: torch.cond(p, lambda x: x, lambda x: x * 2, (x,)),
+        lambda self, p, x: while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a[:]), (0, x)),
+    ],
+)
+def test_results_that_share_memory_are_refused(trace_function, forward) -> None:
+    message = (
+        r"(?s)alias.*write x.clone\(\) for a result.*\n  at test_control.py:\d+: lambda self, p"
+    )
+    with pytest.raises(TraceError, match=message):
+        trace_function(forward, torch.tensor(True), X)

@@ -49,6 +49,11 @@ def short_of(start: int, count: int) -> None:
     torch._check(2 * start + count < 13)
 
 
+def few_together(start: int, count: int) -> None:
+    fits(start, count)
+    torch._check(start * count <= 12)
+
+
 def answer_or_refusal(
     model: Any, eager: nn.Module, args: tuple[torch.Tensor, ...]
 ) -> torch.Tensor | None:
@@ -62,7 +67,7 @@ def answer_or_refusal(
     return answer
 
 
-CHECKS = (fits, before_the_last, behind_as_many, short_of)
+CHECKS = (fits, before_the_last, behind_as_many, short_of, few_together)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -130,3 +135,24 @@ def test_numbers_that_equal_sizes(function: Callable[[torch.Tensor, int], torch.
         expected = answer_or_refusal(model, eager, args)
         if expected is not None:
             torch.testing.assert_close(model(*args), expected)
+
+
+class Steps(nn.Module):
+    """As many elements as a number from data times a size; each second one is changed."""
+
+    def forward(self, x: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+        count = number.item()
+        torch._check(count >= 0)
+        made = torch.zeros(count * x.shape[1])
+        made[::2] = 3
+        return made
+
+
+def test_a_product_of_a_number_from_data_and_a_size() -> None:
+    example = torch.randn(4, 3), torch.tensor(4)
+    shapes = ({1: Dim("n", min=1, max=5)}, None)
+    model = aotpack.compile(Steps(), example, dynamic_shapes=shapes, target="cpu")
+    for count, number in itertools.product((1, 2, 5), range(-1, 5)):
+        args = torch.randn(4, count), torch.tensor(number)
+        expected = answer_or_refusal(model, Steps(), args)
+        assert expected is None or torch.equal(model(*args), expected), (count, number)

@@ -15,6 +15,7 @@ from aotpack.trace import trace
 from aotpack.trace.operators.random.seeds import seeded
 
 N = 20_000
+NAMED: dict[str, Any] = {"name": "m", "version": "1"}
 X, NORMAL = torch.zeros(N), torch.randn(N)
 
 
@@ -50,6 +51,9 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
     ("randint_like", lambda x: torch.randint_like(x, 4), 1.5, 1.25**0.5, 0, 3),
     ("bernoulli", lambda x: torch.bernoulli(x + 0.25), 0.25, 0.1875**0.5, 0, 1),
     ("bernoulli_", lambda x: x.clone().bernoulli_(0.75), 0.75, 0.1875**0.5, 0, 1),
+    ("random_", lambda x: x.clone().random_(-2, 3), 0, 2**0.5, -2, 2),
+    ("random_named", lambda x: x.clone().random_(-2, to=3), 0, 2**0.5, -2, 2),
+    ("random_to", lambda x: x.clone().random_(10), 4.5, 8.25**0.5, 0, 9),
     ("uniform_", lambda x: x.clone().uniform_(-1, 3), 1, 4 / 12**0.5, -1, 3),
     ("normal_", lambda x: x.clone().normal_(2, 3), 2, 3, -16, 20),
     ("exponential_", lambda x: x.clone().exponential_(2), 0.5, 0.5, 0, 10),
@@ -143,6 +147,14 @@ def test_a_seed_is_asked_for_only_by_what_draws() -> None:
     assert [str(spec) for spec in signature.inputs] == ["x: float32[3]", "seed: int64[]"]
     assert signature.kwargs.keys == ("seed",)
     assert traced.golden.eager_errors == (0.0,)
+
+
+def test_ends_of_integers_are_traced() -> None:
+    """torch.export cannot write a call with the keyword "from"."""
+    traced = trace(Drawing(lambda x: x + torch.zeros(3).random_(0, 50)), (torch.ones(3),), **NAMED)
+    assert [spec.name for spec in traced.graph.signature.inputs] == ["x", "seed"]
+    with pytest.raises(UnsupportedError, match=r"aten.random_.default at .* cannot be drawn"):
+        trace(Drawing(lambda x: x + torch.zeros(3).random_()), (torch.ones(3),), **NAMED)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

@@ -289,3 +289,60 @@ def test_a_view_of_a_weight_that_a_method_writes_has_its_new_values():
     model = aotpack.compile(methods, target="cpu")
     model.put(X)
     assert torch.equal(torch.as_tensor(model.get(X)), X + 1)
+
+
+class Rearranged(nn.Module):
+    """Calls a view in place on its input, its buffer, or a view of one."""
+
+    def __init__(self, change) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.arange(6.0).reshape(2, 3))
+        self.change = change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.change(self, x)
+        return x * 2 + self.rows.sum()
+
+
+def in_steps(self, x):
+    x.mul_(2)
+    x.t_()
+    x.unsqueeze_(0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda self, x: x.t_(), "t_ gives x another shape in place"),
+        (lambda self, x: x.transpose_(0, 1), "transpose_ gives x another shape in place"),
+        (in_steps, r"forward calls t_ and unsqueeze_, which torch does not take for an input"),
+        (lambda self, x: self.rows.t_(), "t_ gives rows another shape in place"),
+    ],
+)
+def test_other_shapes_of_inputs_and_buffers_are_refused(change, message, dynamic):
+    a, b = (torch.export.Dim(name, min=2, max=6) for name in "ab")
+    shapes = {"x": {0: a, 1: b}} if dynamic else None
+    message = rf"{message}.*; write a view, as y = x.t\(\) in place of x.t_\(\)\n  at test_state.py"
+    with pytest.raises(TraceError, match=message):
+        trace(Rearranged(change), (torch.ones(4, 4),), name="m", version="1", dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda self, x: x.unsqueeze_(0).mul_(1).squeeze_(0),
+        lambda self, x: x[:1].t_().unsqueeze_(0),
+        lambda self, x: (x * 1).t_(),
+        lambda self, x: x[None].squeeze_(),
+    ],
+)
+def test_views_in_place_that_leave_inputs_as_they_are(change):
+    model = aotpack.compile(Rearranged(change), (X,), target="interpreter")
+    assert torch.equal(model(X), X * 2 + 15)
+
+
+def test_a_shape_that_torch_cannot_put_back_is_refused():
+    message = r"forward calls t_, which torch does not take for an input.*\n  at test_state.py"
+    with pytest.raises(TraceError, match=message):
+        traced(Rearranged(lambda self, x: x.t_().t_()))

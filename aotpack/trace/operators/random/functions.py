@@ -140,6 +140,16 @@ def _bernoulli_(d: Draws, x: torch.Tensor, p: Any = 0.5, **_: Any) -> torch.Tens
     return x.copy_(d.uniform(x.shape, torch.float32) < p)
 
 
+def _random_(
+    d: Draws, x: torch.Tensor, *ends: int, generator: Any = None, **named: int
+) -> torch.Tensor:
+    names = ("from", "to")[len(ends) + len(named) == 1 :]
+    given = dict(zip(names, ends, strict=False)) | named
+    if "to" not in given:
+        return x.random_()  # up to the largest number of the type, which is refused
+    return x.copy_(_integers(d, given.get("from", 0), given["to"], x.shape, x.dtype))
+
+
 def _uniform_(d: Draws, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
     low, high = [*ends, *(0.0, 1.0)[len(ends) :]]
     low, high = named.get("from", low), named.get("to", high)
@@ -282,6 +292,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.bernoulli: _bernoulli,
     _TENSOR.bernoulli: _bernoulli,
     _TENSOR.bernoulli_: _bernoulli_,
+    _TENSOR.random_: _random_,
     _TENSOR.uniform_: _uniform_,
     _TENSOR.normal_: _normal_,
     _TENSOR.exponential_: _exponential_,

@@ -1,0 +1,81 @@
+"""Declared sizes are free: a package serves their whole ranges, or the build says why not."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+from aotpack.errors import TraceError
+
+A, B = Dim("a", min=2, max=6), Dim("b", min=2, max=8)
+ROWS = torch.randn(4, 5)
+
+
+def sizes_of(traced):
+    return {one.name: (one.low, one.high) for one in traced.graph.signature.sizes}
+
+
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize(
+    ("forward", "shapes", "sizes"),
+    [
+        (lambda self, x: x * 2 if x.shape[0] > 3 else x * 3, {0: 2 * A}, {"a": (2, 6)}),
+        (lambda self, x: x[:, :-1] * 2, {0: 2 * A, 1: B}, {"a": (2, 6), "b": (2, 8)}),
+        (lambda self, x: x * 2, {0: A, 1: A + 1}, {"a": (2, 6)}),
+        (lambda self, x: x * 2, {0: Dim("a", min=3) - 1}, {"a": (2, 2**31 - 1)}),
+        (lambda self, x: x * 2, {0: 2 * Dim("a")}, {"a": (2, 2**31 - 1)}),
+    ],
+)
+def test_sizes_with_their_declared_ranges(trace_function, forward, shapes, sizes):
+    assert sizes_of(trace_function(forward, ROWS, dynamic_shapes={"x": shapes})) == sizes
+
+
+def by_rows(self, x):
+    return x * 2 if x.shape[0] > 8 else x * 3
+
+
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize(
+    ("rows", "dim", "condition"),
+    [
+        (4, 2 * A, r"\(2\*a\) <= 8  \(not for a=5\)"),
+        (4, 2 * Dim("a"), r"\(2\*a\) <= 8  \(not for a=5\)"),
+        (6, A + 4, r"\(a \+ 4\) <= 8  \(not for a=5\)"),
+        (13, 3 * A + 1, r"\(3\*a \+ 1\) > 8  \(not for a=2\)"),
+    ],
+)
+def test_a_branch_narrows_a_derived_size(trace_function, rows, dim, condition):
+    message = rf"only for sizes where\n  {condition}\n  .*\n  at test_declared.py:\d+: .* > 8 else"
+    with pytest.raises(TraceError, match=message):
+        trace_function(by_rows, torch.randn(rows, 3), dynamic_shapes={"x": {0: dim}})
+
+
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize("shapes", [({0: 2 * A}, {0: B}), ({0: B}, {0: 2 * A})])
+def test_a_size_that_follows_from_a_derived_one(trace_function, shapes):
+    with pytest.raises(TraceError, match=r"== .*\(not for .*=2, .*=2\)(\n .*){2}\n  at .* == y"):
+        trace_function(
+            lambda self, x, y: x * 2 if x.shape[0] == y.shape[0] else x * 3,
+            *(torch.randn(4, 3), torch.randn(4, 3)),
+            dynamic_shapes=dict(zip("xy", shapes, strict=True)),
+        )
+
+
+@pytest.mark.row("S:T13")
+def test_a_size_of_a_slice_that_follows_from_a_derived_one(trace_function):
+    with pytest.raises(TraceError, match=r"\(a \+ 1\) \+ \(\(-1\)\*b\) < 0  \(not for a=2, b=2\)"):
+        trace_function(
+            lambda self, x: x[:, x.shape[0] - x.shape[1] :] * 2,
+            ROWS,
+            dynamic_shapes={"x": {0: A + 1, 1: B}},
+        )
+
+
+@pytest.mark.row("S:T13")
+def test_a_derived_size_that_becomes_a_number(trace_function):
+    message = (
+        r"the size a is declared from 2 to 6, and is 2 alone in the program\. .*\n  at .*expand"
+    )
+    with pytest.raises(TraceError, match=message):
+        trace_function(
+            lambda self, x: x.mT.expand_as(x), torch.randn(8, 8), dynamic_shapes={"x": {0: 4 * A}}
+        )
