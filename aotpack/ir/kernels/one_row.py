@@ -3,9 +3,6 @@
 Which products those are, and which warp has what of a column: 64 bytes of it at a time.
 
     column = chunk of (warp of (step of 64 bytes))
-
-Two steps that follow one another share lines of 128 bytes: a thread has 32 bytes, half of them in
-each step. So memory is asked for whole lines at once.
 """
 
 from __future__ import annotations
@@ -51,11 +48,6 @@ class RowShape(NamedTuple):
     def row(self) -> int:
         """The bytes of a column."""
         return self.chunk * self.chunks
-
-    @property
-    def together(self) -> int:
-        """The steps that share lines; a group's scale is that of whole steps."""
-        return 1 if self.span == STEP else 2
 
     @property
     def all_steps(self) -> int:

@@ -300,7 +300,6 @@ class OneRowContext:
     blocks: int
     chunk: int
     steps: int
-    together: int  # steps that share lines of memory
     in_thread: int  # elements of the row
     is_digits: bool
     has_scales: bool

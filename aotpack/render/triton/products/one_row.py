@@ -23,7 +23,6 @@ from aotpack.ir.kernels.one_row import (
     BLOCK,
     FLOAT8,
     STEP,
-    VECTOR,
     codes_of,
     numbers_of,
     row_shape,
@@ -101,7 +100,6 @@ class _OneRow:
             blocks=tile.n // BLOCK,
             chunk=shape.chunk,
             steps=shape.steps,
-            together=shape.together,
             in_thread=max(4, shape.chunk // (WARP * tile.num_warps)),
             is_digits=self._is_digits,
             has_scales=bool(shape.span),
@@ -123,8 +121,7 @@ class _OneRow:
     def _start(self, step: int) -> int:
         """Where a step of a warp begins, from its share of the first chunk on."""
         chunk, inner = divmod(step, self._shape.steps)
-        half = inner % self._shape.together
-        return chunk * self._shape.chunk + (inner - half) * STEP + half * VECTOR
+        return chunk * self._shape.chunk + inner * STEP
 
     def _requests(self) -> Iterator[str]:
         """Request all codes."""
