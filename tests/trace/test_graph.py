@@ -137,6 +137,14 @@ def test_changes_in_place_become_updates(trace_function):
             lambda self, x: x.to(torch.complex64).logcumsumexp(0).real,
             "aten.logcumsumexp.default: it has no formula for complex numbers: .*view_as_real",
         ),
+        (
+            lambda self, x: (
+                torch.cond(
+                    x.sum() > 0, lambda z: z * 2, lambda z: z * 3, (x.to(torch.complex64),)
+                ).real
+            ),
+            "cond: branches and loops take no complex tensors; give them torch.view_as_real",
+        ),
         (lambda self, x: x.to_sparse(), "a result has the layout torch.sparse_coo; dense ones are"),
     ],
 )

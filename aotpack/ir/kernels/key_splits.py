@@ -12,6 +12,7 @@ from aotpack.ir.symbolic.integers import Axis, Int, ceil_div, maximum, minimum
 SMALLEST_DOT = 16  # elements along any side of a product
 FEWEST_KEYS = 64  # of a program that shares keys
 MOST_ADDED = 65_536  # elements of all parts of a tile, which one program adds
+CLUSTER_SIZES = (2, 4, 8)  # that every GPU with clusters takes
 PART_WORD = 4  # bytes of a number that programs of a cluster send
 MOST_SENT = 40 * 2**10  # bytes that they send to one of them; 48 KiB can be declared in all
 

@@ -12,7 +12,7 @@ from aotpack.ir.kernels.kernel import (
     launches,
     look_back_slots,
 )
-from aotpack.ir.kernels.key_splits import MOST_SENT, part_bytes, row_tiles
+from aotpack.ir.kernels.key_splits import CLUSTER_SIZES, MOST_SENT, part_bytes, row_tiles
 from aotpack.ir.kernels.last_block import is_made_in_groups
 from aotpack.ir.kernels.partial_sums import needed_parts
 from aotpack.ir.kernels.row_reads import row_reads
@@ -182,7 +182,8 @@ def check_clusters_of_keys(schedule: Schedule) -> None:
                 continue
             attention = with_grouped_heads(kernel, tile.heads)[1]
             size = tile.cluster_size * part_bytes(attention, tile)
-            if not tile.most_programs or attention.causal or size > MOST_SENT:
+            is_possible = tile.cluster_size in CLUSTER_SIZES and size <= MOST_SENT
+            if not is_possible or not tile.most_programs or attention.causal:
                 message = f"programs with the tile {tile} cannot share keys in a cluster"
                 raise InvalidSchedule(schedule, kernel, message)
 

@@ -41,6 +41,7 @@ class ClusterMemory:
         self.sent: Counter[tuple[Program, int, int]] = Counter()
         self.parts: dict[int, tuple[Any, int]] = {}
         self.arrivals: Counter[Program] = Counter()
+        self.waits: Counter[Program] = Counter()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The interpreted functions, by the names of those in assembly."""
@@ -52,7 +53,7 @@ class ClusterMemory:
             "widened_high_code": lambda codes: (codes >> 4).to(tl.float32),
             "cluster_wait": lambda: None,
             "programs_arrive": self._arrive,
-            "programs_wait": lambda: None,
+            "programs_wait": self._pass,
             "open_parts": lambda: 0,
             "send_part": self._send_part,
             "receive_part": self._received_part,
@@ -67,11 +68,18 @@ class ClusterMemory:
     def _arrive(self) -> None:
         self.arrivals[at_work()] += 1
 
-    def _send_part(self, place: Any, value: Any, is_part: Any) -> None:
-        """Keep numbers for the first program, whose memory must be there: it has arrived once."""
+    def _pass(self) -> None:
+        """The end of a wait: a program arrives once for each, and so do all others."""
         program = at_work()
-        if not self.arrivals[self.programs[0]]:
-            raise RuntimeError(f"{program} sends before {self.programs[0]} has arrived")
+        self.waits[program] += 1
+        if min(self.arrivals[one] for one in self.programs) < self.waits[program]:
+            raise RuntimeError(f"{program} waits for programs that have not arrived")
+
+    def _send_part(self, place: Any, value: Any, is_part: Any) -> None:
+        """Keep numbers for the first program, which runs for certain once all have arrived."""
+        program = at_work()
+        if not self.waits[program]:
+            raise RuntimeError(f"{program} sends before it has waited for {self.programs[0]}")
         arrays = (one.handle.data for one in (place, value, is_part))
         for at, number, sent in zip(
             *(one.flat for one in np.broadcast_arrays(*arrays)), strict=True

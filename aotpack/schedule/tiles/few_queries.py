@@ -150,18 +150,17 @@ def _in_cluster(attention: Attention, tile: AttentionTile, gpu: Gpu) -> Attentio
     """The tile for clusters, whose programs have all keys in one step if they can.
 
     To add parts through memory takes three ways there and back, while products request weights from
-    it. None where tiles are many, or their number is dynamic, or parts are long.
+    it. All clusters run at once. None where tiles are many, or dynamic, or parts are long.
     """
     tiles = row_tiles(attention, tile).constant
     keys = int(min(bounds(attention.j.extent)[1], MOST_CLUSTER_KEYS))
     if not tiles:
         return None
-    most = min(gpu.largest_cluster, gpu.multiprocessors // tiles, ceil(keys / FEWEST_KEYS))
-    if most < 2:
+    most = ceil(keys / FEWEST_KEYS)
+    sizes = [size for size, at_once in gpu.clusters if size <= most and tiles <= at_once]
+    if not sizes or max(sizes) * part_bytes(attention, tile) > MOST_SENT:
         return None
-    size = 1 << (most.bit_length() - 1)
-    if size * part_bytes(attention, tile) > MOST_SENT:
-        return None
+    size = max(sizes)
     block = min(max(power_of_two(ceil(keys / size)), FEWEST_KEYS), 2 * tile.j)
     warps = tile.num_warps * max(1, block // tile.j)
     return replace(tile, j=block, num_warps=warps, cluster_size=size)

@@ -12,6 +12,10 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import UnsupportedError
 from aotpack.trace.complex_numbers.formulas import FORMULAS
 
+_NO_OPERANDS = (
+    "branches and loops take no complex tensors; give them torch.view_as_real(z), and call "
+    "torch.view_as_complex inside"
+)
 _NO_FORMULA = (
     "it has no formula for complex numbers: compute it with real and imaginary parts "
     "(torch.view_as_real); --fallback torch takes no complex numbers"
@@ -25,6 +29,8 @@ def expanded(node: fx.Node) -> fx.Graph:
     The placeholders are the tensors and sizes of ``node.all_input_nodes``, in their order.
     """
     given = node.all_input_nodes
+    if any("val" not in one.meta for one in given):  # branches and bodies
+        raise UnsupportedError(_NO_OPERANDS)
     target: Any = node.target
     formula = FORMULAS.get(str(target), target)
 

@@ -26,14 +26,15 @@ def declared_symbols(values: Sequence[Any], leaves: Sequence[LeafSpec]) -> dict[
     ``values`` are the inputs that torch traced, ``leaves`` their dynamic specs.
     """
     found: dict[str, Dim] = {}
+    roots: dict[str, Dim] = {}
     for dim, size in _declared_sizes(values, leaves):
         expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
         if isinstance(expression, sympy.Symbol):
             found.setdefault(str(expression), dim)
         elif root_of(dim) is not dim:
             for symbol in expression.free_symbols:
-                found.setdefault(str(symbol), root_of(dim))
-    return found
+                roots.setdefault(str(symbol), root_of(dim))
+    return roots | found  # a symbol that is a size itself is no root of others
 
 
 def root_of(dim: Dim) -> Dim:

@@ -4,6 +4,7 @@ The reference widens floats when they are used, so that a large model's weights 
 float64.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
@@ -136,9 +137,12 @@ class Eager(fx.Interpreter):
         """Runs other configurations of a launch, where they are to be compared."""
 
 
+_ASSERTIONS = re.compile(r"aten\._(functional_)?assert_\w+(\.\w+)?")
+
+
 def _is_assertion(n: fx.Node) -> bool:
     """True for what the exported program has checked; torch asserts more where it decomposes."""
-    return n.op == "call_function" and "_assert" in str(n.target)
+    return bool(_ASSERTIONS.fullmatch(str(n.target)))
 
 
 def _argument(value: Any) -> tuple[str, int]:

@@ -136,7 +136,8 @@ def test_the_first_program_reads_what_all_have_sent() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("    programs_arrive()\n    element", "    element", "sends before .* has arrived"),
+        ("    programs_arrive()\n    element", "    element", "that have not arrived"),
+        ("    programs_wait()\n    send", "    send", "sends before it has waited for"),
         ("    programs_arrive()\n    programs_wait()\n    if", "    if", "not been sent, or too"),
         ("element < 3", "element < 1", "have not been sent"),
         ("parts + part*16", "parts + part*8", "overwrites what"),

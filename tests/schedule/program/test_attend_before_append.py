@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aotpack.devices import H200
 from aotpack.ir.kernels.appended_rows import appended_rows
 from aotpack.ir.kernels.kernel import Kernel, Schedule, launches
 from aotpack.ir.kernels.tiles import AttentionTile
@@ -173,7 +174,21 @@ def test_programs_that_share_keys_are_a_cluster(
     assert has_parts is (found[0] == 1)
 
 
-@pytest.mark.parametrize("change", [{"most_programs": 0}, {"cluster_size": 256}, {}])
+def test_all_clusters_run_at_once() -> None:
+    """Of two tiles each, on GPUs where so many clusters do."""
+    layer = Layer(places=2048, head=64).to(BF16)
+    sizes = []
+    for clusters in (((2, 66), (4, 30), (8, 2)), ((2, 66), (4, 30), (8, 1)), ((2, 1),), ()):
+        gpu = replace(H200, clusters=clusters)
+        made = scheduled(layer, *example(layer), targets=(HOPPER,), gpu=gpu).schedule
+        (taken,) = (v for v in attention(made).variants if v.takes(90))
+        sizes.append(taken.tile.cluster_size)  # type: ignore[union-attr]
+    assert sizes == [8, 4, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"most_programs": 0}, {"cluster_size": 256}, {"cluster_size": 3}, {}]
+)
 def test_clusters_that_cannot_hold_parts_are_refused(change: dict[str, Any]) -> None:
     schedule = made(Layer(places=4096, head=64).to(BF16))
     kernel = attention(schedule)

@@ -79,3 +79,16 @@ def test_a_derived_size_that_becomes_a_number(trace_function):
         trace_function(
             lambda self, x: x.mT.expand_as(x), torch.randn(8, 8), dynamic_shapes={"x": {0: 4 * A}}
         )
+
+
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize("rows", ["x", "y"])
+def test_two_sizes_of_one_root_have_its_range_in_any_order(trace_function, rows):
+    """torch takes one of them for the symbol, and the other for an expression of it."""
+    n = Dim("n", min=4, max=10)
+    longer = lambda self, x, y: x[1:] + y if rows == "x" else x + y[1:]  # noqa: E731
+    sizes = (n - 1, n - 2) if rows == "x" else (n - 2, n - 1)
+    args = (torch.randn(5), torch.randn(4)) if rows == "x" else (torch.randn(4), torch.randn(5))
+    shapes = {"x": {0: sizes[0]}, "y": {0: sizes[1]}}
+    (size,) = sizes_of(trace_function(longer, *args, dynamic_shapes=shapes)).values()
+    assert size[1] - size[0] == 6

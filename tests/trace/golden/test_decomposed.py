@@ -158,3 +158,17 @@ def test_assertions_of_torch_hide_no_departure(*, moves: bool) -> None:
             name="m",
             version="1",
         )
+
+
+@torch.library.custom_op("aotpack_test::soft_assert", mutates_args=())
+def soft_assert(x: Tensor) -> Tensor:
+    return x.clamp(0.5)
+
+
+@soft_assert.register_fake
+def _soft_assert_shape(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_an_operator_that_is_named_like_an_assertion_is_run() -> None:
+    traced(lambda x: soft_assert(x) * 2, X, golden=1e6)

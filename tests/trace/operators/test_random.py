@@ -153,8 +153,10 @@ def test_ends_of_integers_are_traced() -> None:
     """torch.export cannot write a call with the keyword "from"."""
     traced = trace(Drawing(lambda x: x + torch.zeros(3).random_(0, 50)), (torch.ones(3),), **NAMED)
     assert [spec.name for spec in traced.graph.signature.inputs] == ["x", "seed"]
-    with pytest.raises(UnsupportedError, match=r"aten.random_.default at .* cannot be drawn"):
-        trace(Drawing(lambda x: x + torch.zeros(3).random_()), (torch.ones(3),), **NAMED)
+    for ends in ((), (0, None)):
+        draw = Drawing(lambda x, ends=ends: x + torch.zeros(3).random_(*ends))
+        with pytest.raises(UnsupportedError, match=r"aten.random_.default at .* cannot be drawn"):
+            trace(draw, (torch.ones(3),), **NAMED)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

@@ -145,7 +145,7 @@ def _random_(
 ) -> torch.Tensor:
     names = ("from", "to")[len(ends) + len(named) == 1 :]
     given = dict(zip(names, ends, strict=False)) | named
-    if "to" not in given:
+    if given.get("to") is None:
         return x.random_()  # up to the largest number of the type, which is refused
     return x.copy_(_integers(d, given.get("from", 0), given["to"], x.shape, x.dtype))
 

@@ -53,6 +53,7 @@ class _Copies:
         self.groups = list[list[tuple[Shared, Pointer]]]()
 
     def async_load(self, place: Shared, source: Pointer) -> None:
+        place.elements.fill_(85)  # what was there may be gone at once
         self.open.append((place, source))
 
     def commit_group(self) -> None:
