@@ -1,8 +1,8 @@
 """Tiles of products with few rows, which the memory of their weights bounds.
 
-One or two rows take no matrix unit: weights stream through registers, 16 bytes a thread. More rows
-are the columns of a matrix unit, and weights its rows: so few of its lanes are idle. So are those
-of weights that are neighbours along n.
+One or two rows take no matrix unit: weights stream through registers, 16 bytes a thread. Codes of
+one row do, on Hopper (``one_row``). More rows are the columns of a matrix unit, and weights its
+rows: so few of its lanes are idle. So are those of weights that are neighbours along n.
 
 Measured on an H200 in bfloat16 beside cuBLAS, weights beyond L2, each launch admitted as the one
 before it starts (us, 2026-11-23; a copy takes 8.1 us for 32 MiB):
@@ -66,6 +66,7 @@ LONG_CODES = 4096  # bytes along k of one column, from which on more warps share
 UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
 HELD_BYTES = 512  # of codes in a thread's registers
 UNIT_PROGRAMS = 3  # of a multiprocessor, with so many
+MULTIPROCESSORS = H200.multiprocessors  # for which these programs are shared out
 RESERVED_BYTES = 2048  # of shared memory, for each program
 ENOUGH_PROGRAMS = 128  # one for each multiprocessor
 SPLITS = (8, 6, 4, 3, 2)
@@ -164,13 +165,13 @@ def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> Matmul
     when it has multiplied those of one, and makes the row once.
     """
     is_full = size == WARPS * WARP * HELD_BYTES
-    if tile.num_warps > WARPS or not is_full or tiles <= H200.multiprocessors:
+    if tile.num_warps > WARPS or not is_full or tiles <= MULTIPROCESSORS:
         return tile
-    if tiles <= 2 * UNIT_PROGRAMS * H200.multiprocessors:
+    if tiles <= 2 * UNIT_PROGRAMS * MULTIPROCESSORS:
         return replace(tile, in_shared=ceil(3 * shape.all_steps / 8))
     factor = 4 * shape.row * shape.parts  # bytes of the row as a factor
     fitting = H200.shared // (size + factor + RESERVED_BYTES)
-    resident = min(UNIT_PROGRAMS, fitting) * H200.multiprocessors
+    resident = min(UNIT_PROGRAMS, fitting) * MULTIPROCESSORS
     programs = ceil(tiles / ceil(tiles / resident))
     return replace(tile, most_programs=programs, in_shared=shape.all_steps)
 

@@ -123,6 +123,26 @@ def test_one_row_of_codes_has_a_tile_of_the_matrix_unit_of_hopper(
 
 
 @pytest.mark.parametrize(
+    ("n", "k", "sides", "in_shared", "programs"),
+    [
+        (4096, 2048, 1, 0, 0),  # 128 tiles: all run at once
+        (3072, 2048, 1, 0, 0),  # tiles of 32 KiB
+        (2048, 8192, 1, 0, 0),  # eight warps
+        (8192, 2048, 2, 3, 0),
+        (792 * 32, 2048, 1, 3, 0),
+        (793 * 32, 2048, 1, 8, 265),  # three tiles each
+        (128256, 2048, 1, 8, 365),  # eleven each
+    ],
+)
+def test_programs_of_one_row_of_codes_run_at_once(
+    n: int, k: int, sides: int, in_shared: int, programs: int
+) -> None:
+    tile = codes(n, k, sides=sides)[1].tile
+    assert isinstance(tile, MatmulTile)
+    assert (tile.in_shared, tile.most_programs) == (in_shared, programs)
+
+
+@pytest.mark.parametrize(
     ("n", "k", "operand"),
     [(3068, 2048, BF16), (3072, 2040, BF16), (3072, 2048, F32), (3072, 14336, BF16)],
 )

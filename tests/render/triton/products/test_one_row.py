@@ -100,7 +100,7 @@ TURNS = [
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that runs 12 programs at once, for which 256 tiles are many."""
-    monkeypatch.setattr(few_rows, "UNIT_PROGRAMS", 1 / 11)
+    monkeypatch.setattr(few_rows, "MULTIPROCESSORS", 4)
 
 
 @pytest.mark.usefixtures("few_programs")
