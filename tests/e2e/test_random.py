@@ -104,3 +104,34 @@ def test_a_call_without_a_seed_is_refused() -> None:
     compiled = compile_all(Drawing(), (torch.randn(3, 7),), targets=(CPU,))
     with pytest.raises(ArgumentError, match="argument 'seed' is missing"):
         compiled.models["cpu"](torch.randn(3, 7))
+
+
+def into_a_row(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[0].uniform_(2, 3)
+    return y
+
+
+def by_assignment(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.t()[1:, 0] = torch.rand(2) + 2
+    return y
+
+
+def for_nothing(x: torch.Tensor) -> torch.Tensor:
+    x.clone()[0].uniform_(2, 3)
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("draw", "drawn"),
+    [
+        (into_a_row, [True, True, True, False, False, False]),
+        (by_assignment, [False, True, True, False, False, False]),
+        (for_nothing, [False] * 6),
+    ],
+)
+def test_views_are_drawn_where_their_base_is_needed(draw: Any, drawn: list[bool]) -> None:
+    compiled = aotpack.compile(Function(draw, 1), (torch.zeros(2, 3),), target="cpu")
+    found = compiled(torch.zeros(2, 3), **({"seed": 3} if any(drawn) else {}))
+    assert [2 <= one < 3 for one in torch.as_tensor(found).flatten().tolist()] == drawn

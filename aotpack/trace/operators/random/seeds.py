@@ -6,6 +6,7 @@ Equal seeds give equal numbers. Operators that still use torch's generator are r
 import functools
 import inspect
 import re
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -30,8 +31,8 @@ def _drawing(program: ExportedProgram) -> list[torch.fx.Node]:
     """The live calls of operators that use torch's generator."""
     needed = {program.graph.output_node()}
     for node in reversed(program.graph.nodes):
-        if node in needed:
-            needed.update(node.all_input_nodes)
+        if node in needed or _changes(node, needed):
+            needed.update((node, *node.all_input_nodes))
     return [
         node
         for node in program.graph.nodes
@@ -39,6 +40,23 @@ def _drawing(program: ExportedProgram) -> list[torch.fx.Node]:
         and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         and not _draws_nothing(node)
     ]
+
+
+def _changes(node: torch.fx.Node, needed: Container[torch.fx.Node]) -> bool:
+    """True for a change in place of something needed, or of a view of it."""
+    schema = getattr(node.target, "_schema", None)
+    changed: Any = node.args[0] if schema is not None and schema.is_mutable and node.args else None
+    while isinstance(changed, torch.fx.Node):
+        if changed in needed:
+            return True
+        changed = changed.args[0] if _is_view(changed) else None
+    return False
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """True for an operator whose result may be a view of its first argument."""
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema and schema.returns and schema.returns[0].alias_info and node.args)
 
 
 def is_random(program: ExportedProgram) -> bool:
