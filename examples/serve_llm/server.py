@@ -46,7 +46,7 @@ class Answer:
         self.server, self.asked, self.since = server, asked, time.monotonic()
         self.head = heading(asked, server.name)
         self.events: asyncio.Queue[tuple[int | None, str]] = asyncio.Queue()
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.tokens = asyncio.get_running_loop(), 0
         prompt, stop = server.codec.encode(asked.prompt), frozenset(server.stop)
         self.job = Job(prompt, asked.max_tokens, self.hear, asked.choice(), stop)
         server.engine.submit(self.job)
@@ -62,6 +62,7 @@ class Answer:
         token, reason = await self.events.get()
         self.server.metrics.first.observe(time.monotonic() - self.since)
         while token is not None:
+            self.tokens += 1
             text = until(decode(token))
             if until.is_over:
                 self.server.engine.cancel(self.job, "stop")
@@ -93,7 +94,8 @@ class Answer:
         return {**self.head, "choices": [choice], "usage": self.usage()}
 
     def usage(self) -> dict[str, int]:
-        return usage(len(self.job.prompt), self.job.made)
+        """The tokens of the prompt and of the answer; the engine may have made more."""
+        return usage(len(self.job.prompt), self.tokens)
 
     def close(self) -> None:
         """Free its place, if it still has one."""
