@@ -128,19 +128,15 @@ def _split(
     programs *= gpu.multiprocessors
     grouped = over_grouped_heads(attention, together)[0]
     split = replace(tile, heads=together, most_programs=programs)
-    early = _first_keys_tile(attention, rows, updated)
-    if arches[0] < FIRST_ARCH:
-        early = None
+    early = _first_keys_tile(attention, rows, updated) if arches[0] >= FIRST_ARCH else None
     if early is not None:
         early = replace(early, heads=together, most_programs=gpu.multiprocessors)
         found = (_in_cluster(grouped, early, gpu), early)
         fitting = (one for one in found if one and _most_steps(grouped, one) <= MOST_FIRST_STEPS)
-        early = next(fitting, None)
-    if early is not None:
-        split, programs = early, early.most_programs
+        split = next(fitting, split)
     tiles = row_tiles(grouped, split)
     fewest, most = bounds(tiles)
-    limit = programs // 2
+    limit = split.most_programs // 2
     if not is_always_few:
         limit = min(limit, MOST_DYNAMIC_TILES * int(fewest))
     if fewest > limit or bounds(key_splits(grouped, split))[1] == 1:
