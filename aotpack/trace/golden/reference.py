@@ -32,6 +32,7 @@ from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import Grid, Launch, TritonPort, is_launch, read_launch
 from aotpack.trace.weights import dtype_of, weight_tensor
 
+_ASSERTIONS = re.compile(r"aten\._(functional_)?assert_\w+(\.\w+)?")
 _BITCAST = torch.ops.aten.view.dtype
 _SMALL = 5e7  # operations of an iteration, and bytes that it holds
 _REPLACING = torch.ops.aten.nan_to_num.default
@@ -135,9 +136,6 @@ class Eager(fx.Interpreter):
 
     def configured(self, launch: Launch, results: Changed, run: Run) -> None:
         """Runs other configurations of a launch, where they are to be compared."""
-
-
-_ASSERTIONS = re.compile(r"aten\._(functional_)?assert_\w+(\.\w+)?")
 
 
 def _is_assertion(n: fx.Node) -> bool:
