@@ -335,6 +335,7 @@ class Binary:
     spills: int
     starts_early: bool = False  # programmatic dependent launch
     maps: str = ""  # JSON: what the code expects of the descriptors it takes
+    carveout: int = 0  # percent of a multiprocessor's shared memory; 0: the driver chooses
 
 
 @dataclass(frozen=True, slots=True, order=True)

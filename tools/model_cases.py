@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -250,9 +251,15 @@ OTHER_CASES: dict[str, Callable[[], Case]] = {
     "lstm_512x10": lambda: recurrent(nn.LSTM, 512, 10),
     "gru_512x10": lambda: recurrent(nn.GRU, 512, 10),
 }
-QUANTIZED = {f"llama_1b_decode_{kind}": kind for kind in ("int8", "fp8", "int4")}
+_OF_CODES = {"llama_1b_decode": LLAMA_1B, "llama_8b_layers_decode": LLAMA_8B_LAYERS}
+_CODES = ("int8", "fp8", "int4")
+QUANTIZED = {f"{name}_{kind}": kind for name in _OF_CODES for kind in _CODES}
 """Those whose weights are codes, as ``--quantize`` makes them."""
-OTHER_CASES |= {name: lambda: decode(LLAMA_1B, 1) for name in QUANTIZED}
+OTHER_CASES |= {
+    f"{name}_{kind}": partial(decode, config, 1)
+    for name, config in _OF_CODES.items()
+    for kind in _CODES
+}
 CASES = CNN_CASES | OTHER_CASES
 
 

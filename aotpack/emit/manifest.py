@@ -209,6 +209,7 @@ def _kernels(precompiled: Precompiled) -> dict[str, Any]:
             "spills": binary.spills,
             "starts_early": binary.starts_early,
             **({"maps": json.loads(binary.maps)} if binary.maps else {}),
+            **({"carveout": binary.carveout} if binary.carveout else {}),
         }
     for one in precompiled.refused:
         told = kernels[one.kernel].setdefault("refused", {}).setdefault(one.target, [])

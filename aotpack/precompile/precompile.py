@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from math import ceil
 
-from aotpack.devices import GPUS
+from aotpack.devices import GPUS, RESERVED_SHARED
 from aotpack.errors import CompileError
+from aotpack.ir.kernels.tiles import ALL_SHARED
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.compilers import compiler_versions
@@ -60,6 +62,8 @@ def precompile(
     if CPU in targets:
         made, host, compilers["cc"] = _compile_host(rendered, host_build(cpu_arch), cache, reporter)
         binaries += made
+    devices = {str(target): target for target in targets if target.is_native}
+    binaries = [_with_carveout(one, devices.get(one.target), rendered) for one in binaries]
     return Precompiled(
         rendered=rendered,
         targets=tuple(targets),
@@ -127,6 +131,25 @@ def _compile(
         finally:
             answers.close()
     return found
+
+
+def _with_carveout(binary: Binary, target: Target | None, rendered: Rendered) -> Binary:
+    """A binary with the split of shared memory and L1 cache for all kernels of its methods.
+
+    A multiprocessor changes its split when it is idle alone, and launches of one method overlap.
+    One split for all is that of kernels which ask for one, if others fit in it.
+    """
+    if target is None:
+        return binary
+    gpu, split = GPUS[target.arch], 0
+    for method in rendered.entries.values():
+        own = {one.name: one.shared_split for one in method.kernels if one.is_for(target.arch)}
+        if binary.kernel in own:
+            common = (one for one in own.values() if one < ALL_SHARED)
+            split = max(split, own[binary.kernel] or max(common))
+    if binary.shared + RESERVED_SHARED > split:
+        return binary
+    return replace(binary, carveout=min(100, ceil(100 * split / (gpu.shared + RESERVED_SHARED))))
 
 
 def _is_usable(request: Request, answer: Binary | str) -> bool:

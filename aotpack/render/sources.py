@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from aotpack.early_start import MOST_PROGRAMS
 from aotpack.ir.kernels.kernel import Kernel, Schedule
-from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant, cluster_size
+from aotpack.ir.kernels.tiles import MAX_ARCH, MatmulTile, Variant, cluster_size, shared_split
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Int
 from aotpack.render.emit.language import Language, RenderedKernel
@@ -147,6 +147,7 @@ class Sources:
             is_spare=self.spare,
             work=kernel.work,
             cluster_size=cluster_size(kernel.tile),
+            shared_split=shared_split(kernel.tile),
             ring_bytes=kernel.ring_bytes,
             starts_early=early,
             reads_early=early and kernel.reads_early,

@@ -26,6 +26,7 @@ MOST_DIMENSIONS = 64
 
 Formula: TypeAlias = Annotated[Size, Parsed(Size)]
 Ranged: TypeAlias = Annotated[int, InRange(-MOST, MOST)]
+Percent: TypeAlias = Annotated[int, InRange(0, 100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ class Binary:
     spills: Count
     starts_early: bool  # programmatic dependent launch
     maps: tuple[MapForm, ...] = ()  # it takes descriptors behind its arguments
+    carveout: Percent = 0  # of a multiprocessor's shared memory; 0: the driver chooses
 
 
 @dataclass(frozen=True, slots=True)

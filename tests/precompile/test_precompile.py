@@ -8,10 +8,11 @@ import pytest
 from triton import knobs
 
 from aotpack.errors import CompileError
+from aotpack.ir.kernels.tiles import ALL_SHARED, CODES_SPLIT
 from aotpack.precompile import precompile
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.request import Request
-from aotpack.stages import Binary
+from aotpack.stages import Binary, KernelSource
 from aotpack.target import INTERPRETER, Target, parse_targets
 from tests.precompile.kernels import ADD, BROKEN, GREEDY, kernel, rendered
 
@@ -107,6 +108,34 @@ def test_the_interpreter_gets_the_text() -> None:
 
 
 @pytest.mark.row("C:L8")
+def test_kernels_of_a_method_share_a_split_of_memory_that_some_are_for() -> None:
+    plain, codes = kernel("a"), replace(kernel("b"), shared_split=CODES_SPLIT)
+    many = replace(kernel("c"), shared_split=ALL_SHARED)
+    targets = [SM80, SM90, INTERPRETER]
+
+    def splits(*kernels: KernelSource) -> list[int]:
+        product = precompile(rendered(*kernels), targets, jobs=1)
+        return [one.carveout for one in product.binaries if one.target != "sm_80"]
+
+    assert splits(plain, codes, many) == [0, 0, 0, 58, 58, 100]
+    assert splits(plain, many) == [0, 0, 0, 100]
+    assert splits(plain, replace(codes, arches=((80, 89),))) == [0, 0, 0]
+    methods = {"one": rendered(plain, codes), "other": rendered(many)}
+    joined = replace(rendered(plain, codes, many), methods=methods)
+    product = precompile(joined, [SM90], jobs=1)
+    assert [one.carveout for one in product.binaries] == [58, 58, 100]
+    apart = replace(joined, methods={"one": rendered(codes), "other": rendered(plain, many)})
+    assert [one.carveout for one in precompile(apart, [SM90], jobs=1).binaries] == [0, 58, 100]
+
+
+def test_a_kernel_that_does_not_fit_in_the_split_has_that_of_the_driver() -> None:
+    codes = replace(kernel("b"), shared_split=CODES_SPLIT)
+    large = kernel("a", GREEDY.replace("num_stages=8", "num_stages=3"))
+    product = precompile(rendered(large, codes), [SM90], jobs=1)
+    assert [one.carveout for one in product.binaries] == [0, 58]
+    assert product.binaries[0].shared + 1024 > CODES_SPLIT
+
+
 def test_a_second_build_compiles_nothing(cache: Path) -> None:
     stage, first, second = rendered(kernel("a")), Counter(), Counter()
     one = precompile(stage, [SM90], progress=first)

@@ -40,6 +40,14 @@ def test_a_symbol_of_another_name_is_refused() -> None:
     assert "binaries.sm_90.symbol is 'mul'; accepted: add" in str(caught.value)
 
 
+def test_a_split_of_memory_is_a_percentage() -> None:
+    assert read_record(Kernel, record(), "add").binaries["sm_90"].carveout == 0
+    assert read_record(Kernel, record(carveout=100), "add").binaries["sm_90"].carveout == 100
+    with pytest.raises(Mismatch) as caught:
+        read_record(Kernel, record(carveout=101), "add")
+    assert "binaries.sm_90.carveout is 101" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [({"args": [{"passed": 2}]}, "args is a number"), ({"results": 3}, "results is 3")],

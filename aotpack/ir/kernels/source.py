@@ -53,6 +53,7 @@ class KernelSource:
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
+    ``shared_split`` is ``tiles.shared_split`` of its tile.
     Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
     ``starts_early`` uses programmatic dependent launch, on GPUs that have it; one that
     ``reads_early`` reads state and inputs before it waits. Its text makes the descriptors of
@@ -69,6 +70,7 @@ class KernelSource:
     is_spare: bool = False  # a candidate; left out if it does not compile
     work: Work = NO_WORK  # of the first launch that takes it
     cluster_size: int = 1
+    shared_split: int = 0
     ring_bytes: int = 0
     starts_early: bool = False
     reads_early: bool = False

@@ -196,6 +196,8 @@ class TurnsTile:
 Tile: TypeAlias = (
     PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile | TurnsTile
 )
+CODES_SPLIT = 132 * 1024  # bytes of shared memory; the rest of a multiprocessor's is L1 cache
+ALL_SHARED = 2**20  # more than any has
 MAX_ARCH = 10_000  # above all
 ANY_ARCH = (1, MAX_ARCH)
 WARP = 32  # threads
@@ -240,6 +242,16 @@ def cluster_size(tile: Tile) -> int:
     if isinstance(tile, (ReductionTile, TurnsTile, AttentionTile)):
         return tile.cluster_size
     return 1
+
+
+def shared_split(tile: Tile) -> int:
+    """The bytes of a multiprocessor's shared memory that a tile is for; 0 for any.
+
+    Codes come through shared memory and, on their way to registers, through the L1 cache.
+    """
+    if not isinstance(tile, MatmulTile) or not tile.in_shared:
+        return 0
+    return ALL_SHARED if tile.most_programs else CODES_SPLIT
 
 
 def exchanges(tile: Tile) -> bool:

@@ -202,6 +202,9 @@ class CudaDevice:
         if binary.num_ctas > _PORTABLE_CLUSTER:
             name = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             result(doing, driver.cuFuncSetAttribute(function, name, 1))
+        if binary.carveout:
+            name = attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+            result(doing, driver.cuFuncSetAttribute(function, name, binary.carveout))
         early = binary.starts_early and self._version >= _STARTS_EARLY
         threads = 32 * binary.num_warps
         maps = map_specs(kernel.maps, binary.maps, kernel.args)

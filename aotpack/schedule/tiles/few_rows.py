@@ -64,6 +64,7 @@ MANY_CODES = 8192  # where there are so many
 WARPS = 4
 LONG_CODES = 4096  # bytes along k of one column, from which on more warps share them
 UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
+LONG_ROW_SHARED = 65536  # bytes of their codes in shared memory, where warps are more
 HELD_BYTES = 512  # of codes in a thread's registers
 UNIT_PROGRAMS = 3  # of a multiprocessor, with so many
 MULTIPROCESSORS = H200.multiprocessors  # for which these programs are shared out
@@ -154,18 +155,25 @@ def _in_matrix_unit(
     enough = (c for c in whole if count // c >= ENOUGH_PROGRAMS)
     columns = next(enough, whole[-1])
     made = replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
+    shape = row_shape(products, warps)
+    assert shape is not None
     return _at_once(made, shape, count // columns, columns * held)
 
 
 def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> MatmulTile:
     """The tile for programs that all run at once, with ``size`` bytes of codes for each tile.
 
-    Little more than registers hold is in shared memory too. If there is much more, programs go
-    through several tiles, equally many but for the last: each asks for the codes of its next one
-    when it has multiplied those of one, and makes the row once.
+    Of a long row ``LONG_ROW_SHARED`` bytes are in shared memory: no two such programs run on one
+    multiprocessor, and one begins while programs of the launch before hold registers. Of others
+    little more than registers hold is there too. If there is much more, programs go through several
+    tiles, equally many but for the last: each asks for the codes of its next one when it has
+    multiplied those of one, and makes the row once.
     """
+    if tile.num_warps > WARPS:
+        step = size // shape.all_steps
+        return replace(tile, in_shared=min(shape.all_steps, LONG_ROW_SHARED // step))
     is_full = size == WARPS * WARP * HELD_BYTES
-    if tile.num_warps > WARPS or not is_full or tiles <= MULTIPROCESSORS:
+    if not is_full or tiles <= MULTIPROCESSORS:
         return tile
     if tiles <= 2 * UNIT_PROGRAMS * MULTIPROCESSORS:
         return replace(tile, in_shared=ceil(3 * shape.all_steps / 8))

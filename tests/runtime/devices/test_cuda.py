@@ -216,8 +216,12 @@ class _Loader(ModuleType):
 
     def __init__(self, declared: int) -> None:
         super().__init__("cuda.bindings.driver")
-        self.declared, self.asked = declared, list[int]()
-        names = ("SHARED_SIZE_BYTES", "MAX_DYNAMIC_SHARED_SIZE_BYTES")
+        self.declared, self.asked, self.carveouts = declared, list[int](), list[int]()
+        names = (
+            "SHARED_SIZE_BYTES",
+            "MAX_DYNAMIC_SHARED_SIZE_BYTES",
+            "PREFERRED_SHARED_MEMORY_CARVEOUT",
+        )
         self.CUfunction_attribute = SimpleNamespace(
             **{f"CU_FUNC_ATTRIBUTE_{name}": name for name in names}
         )
@@ -238,16 +242,15 @@ class _Loader(ModuleType):
         return 0, self.declared
 
     def cuFuncSetAttribute(self, function: int, name: str, value: int) -> tuple[int]:
-        assert name == "MAX_DYNAMIC_SHARED_SIZE_BYTES"
-        self.asked.append(value)
+        (self.carveouts if name == "PREFERRED_SHARED_MEMORY_CARVEOUT" else self.asked).append(value)
         return (0,)
 
     def cuDeviceGetAttribute(self, name: str, device: int) -> tuple[int, int]:
         return 0, 64 * 1024
 
 
-def _loaded(shared: int, declared: int) -> list[int]:
-    """What is asked of the driver for a kernel of so many bytes."""
+def _loaded(shared: int, declared: int, carveout: int = 0) -> _Loader:
+    """The driver that was asked for a kernel of so many bytes."""
     device = object.__new__(CudaDevice)
     device.driver, device.name, device.number = _Loader(declared), "cuda:0", 0
     device._libraries, device._version, device._major, device._minor = {}, 13000, 9, 0
@@ -259,17 +262,23 @@ def _loaded(shared: int, declared: int) -> list[int]:
         num_warps=4,
         starts_early=False,
         maps=(),
+        carveout=carveout,
     )
     kernel = SimpleNamespace(maps=(), args=(), reads_early=False)
     assert device.load(kernel, binary, b"code").shared == shared  # type: ignore[arg-type]
-    return device.driver.asked  # type: ignore[no-any-return]
+    return device.driver
 
 
 def test_more_than_a_block_has_at_first_is_asked_for_with_what_the_code_declares() -> None:
-    assert _loaded(49_152, 0) == []
-    assert _loaded(49_153, 0) == [49_153]
-    assert _loaded(43_008, 8_448) == [43_008]
-    assert _loaded(0, 8_448) == []
+    assert _loaded(49_152, 0).asked == []
+    assert _loaded(49_153, 0).asked == [49_153]
+    assert _loaded(43_008, 8_448).asked == [43_008]
+    assert _loaded(0, 8_448).asked == []
+
+
+def test_a_split_of_memory_is_asked_for_where_the_package_has_one() -> None:
+    assert _loaded(0, 0, 58).carveouts == [58]
+    assert _loaded(0, 0).carveouts == []
 
 
 def test_more_than_a_block_can_have_is_an_error() -> None:

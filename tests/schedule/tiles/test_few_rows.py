@@ -127,7 +127,8 @@ def test_one_row_of_codes_has_a_tile_of_the_matrix_unit_of_hopper(
     [
         (4096, 2048, 1, 0, 0),  # 128 tiles: all run at once
         (3072, 2048, 1, 0, 0),  # tiles of 32 KiB
-        (2048, 8192, 1, 0, 0),  # eight warps
+        (2048, 8192, 1, 8, 0),  # eight warps, of 16 steps
+        (2048, 4096, 1, 8, 0),  # of 8: there are no more
         (8192, 2048, 2, 3, 0),
         (792 * 32, 2048, 1, 3, 0),
         (793 * 32, 2048, 1, 8, 265),  # three tiles each
