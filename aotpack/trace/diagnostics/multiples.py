@@ -26,7 +26,10 @@ _NUMBERS_OF_SIZES = (
         re.compile(r"\bmath\.(?!sqrt|trunc|floor|ceil)\w+\("),
         "Functions of math give a number of one size; those of torch take a tensor of it",
     ),
-    (re.compile(r"\bmath\.trunc\("), "int(0.6 * n) may be written in integers, as n * 6 // 10"),
+    (
+        re.compile(r"\bmath\.trunc\("),
+        "int(0.6 * n) is a number of one size; math.floor(0.6 * n) and n * 6 // 10 are not",
+    ),
 )
 """What makes numbers of sizes, in conditions or the user's lines, and what to write instead."""
 

@@ -132,7 +132,7 @@ def test_what_else_is_said_stays_in_the_message() -> None:
     [
         (lambda self, x: x / math.sqrt(x.shape[0]), r"n \*\* 0\.5 is right for all"),
         (lambda self, x: x * math.log(x.shape[0]), "those of torch take a tensor of it"),
-        (lambda self, x: x[: int(0.6 * x.shape[0])], r"as n \* 6 // 10"),
+        (lambda self, x: x[: int(0.6 * x.shape[0])], r"math\.floor\(0\.6 \* n\) and n \* 6 // 10"),
     ],
 )
 def test_numbers_of_sizes_are_told_apart(forward: Any, hint: str) -> None:
