@@ -78,13 +78,18 @@ def _declared(shapes: Shapes) -> list[Declared]:
     """The dynamic sizes of the inputs, each where it is first."""
     found: dict[Int, Declared] = {}
     for path, shape in shapes.items():
-        argument = re.sub(r"^\['(\w+)'\]", r"\1", path)
+        argument = argument_of(path)
         for axis, size in enumerate(shape):
             leaf = next(iter(size.leaves()), None)
             if isinstance(leaf, Var):
                 one = Declared(str(size), argument, axis, leaf.low, leaf.high)
                 found.setdefault(size, one)
     return [*found.values()]
+
+
+def argument_of(path: str) -> str:
+    """The argument of a path in torch's guards: ``xs[0]`` of ``['xs'][0]``."""
+    return re.sub(r"^\['(\w+)'\]", r"\1", path)
 
 
 def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
