@@ -98,7 +98,7 @@ _ADVICE = (
         "formats one",
     ),
     (
-        r"might be aliasing the input or the output|Encountered aliasing",
+        r"might be aliasing the input or the output|Encountered aliasing|same storage_offset",
         "torch.cond and loops take operands, and return results, that share no memory: write "
         "x.clone() for a result that is an operand or a part of one, and for one of two that are "
         "the same tensor or parts of one",

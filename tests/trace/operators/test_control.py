@@ -198,3 +198,79 @@ def test_results_that_share_memory_are_refused(trace_function, forward) -> None:
     )
     with pytest.raises(TraceError, match=message):
         trace_function(forward, torch.tensor(True), X)
+
+
+def behind_the_first(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x[:, 1:],))
+
+
+def of_one_layout_or_another(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a.clone(), (x[:, :-1],)).sum(0)
+
+
+def turned(choose, x):
+    return choose(x.sum() > 0, lambda a: a[:, 1:].t() * 2, lambda a: a[:, 1:].t() - 1, (x,)) + 1
+
+
+def nested(choose, x):
+    def inner(a):
+        return choose(a.sum() > 9, lambda b: b[:, 1:] * 1, lambda b: b[:, 1:] + 1, (a,))
+
+    return choose(x.sum() > 0, inner, lambda a: a[:, 1:] * 3, (x,)).reshape(-1)
+
+
+def rows(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x.mT[1:],))
+
+
+SLICES = (behind_the_first, of_one_layout_or_another, turned, nested, rows)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize("function", SLICES, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("low", [1, 2, 3])
+def test_results_behind_a_slice_of_a_dynamic_dimension(function, low) -> None:
+    """torch writes their strides as ``Max(1, c - 1)``, and sizes of 1 are no others."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(torch.cond, x)
+
+    sizes = {"x": {1: Dim("c", min=low, max=64)}}
+    model = aotpack.compile(Model(), (torch.randn(4, 5),), target="cpu", dynamic_shapes=sizes)
+    for columns in (low, 2, 3, 7):
+        for sign in (1, -1):
+            x = sign * torch.rand(4, max(columns, low))
+            expected = function(lambda p, f, g, args: f(*args) if p else g(*args), x)
+            torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize(
+    ("branch", "shapes"),
+    [
+        (lambda x, y: y * 2, r"\(c, 5\) and \(d, 5\)"),
+        (lambda x, y: torch.cat([x, y]), r"\(c, 5\) and \(c \+ d, 5\)"),
+        (lambda x, y: x[:, 1:] * 2, r"\(c, 5\) and \(c, 4\)"),
+    ],
+)
+def test_results_of_other_shapes_are_refused(trace_function, branch, shapes) -> None:
+    message = rf"return tensors of the shapes {shapes}; accepted are .*\n  at test_control.py:\d+"
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(
+            lambda self, x, y: torch.cond(x.sum() > 0, lambda x, y: x + 1, branch, (x, y)) + x,
+            *(torch.randn(4, 5), torch.randn(7, 5)),
+            dynamic_shapes={"x": {0: Dim("c", min=1, max=9)}, "y": {0: Dim("d", min=1, max=9)}},
+        )
+
+
+def test_a_view_as_a_result_is_refused(trace_function) -> None:
+    with pytest.raises(
+        TraceError, match=r"write x\.clone\(\) for a result that is .* a part of one"
+    ):
+        trace_function(
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda x: x[:, 1:], lambda x: x[:, 1:] * 2, (x,)
+            ),
+            torch.randn(4, 5),
+        )
