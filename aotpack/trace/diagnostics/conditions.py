@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from torch._guards import TracingContext
 
-from aotpack.trace.diagnostics.multiples import Declared, multiple_of, told
+from aotpack.trace.diagnostics.multiples import Declared, fixed_sizes, multiple_of, told
 from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
@@ -170,6 +170,7 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         for size in sizes
         if multiple_of(size.name, conditions) or size.limited(conditions)
     ]
+    known += fixed_sizes(conditions)
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""

@@ -12,6 +12,7 @@ _PLAIN = (
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
 )  # fmt: skip
 _WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
+_IS_NUMBER = re.compile(r"\w+ is \d+")
 _CALLED = {"min": min, "max": max}
 _MOST = 2**14  # the largest multiple that is found
 _UNBOUNDED = 2**30
@@ -82,6 +83,8 @@ class Declared:
 
     def shown_ends(self, declared: "Declared") -> str:
         """The ends that differ from the range ``declared``."""
+        if self.low == self.high:
+            return f"{self.name} == {self.low}"
         low, high = declared.low or _LEAST, declared.high or _UNBOUNDED
         ends = [f"{self.name} >= {self.low}"] if self.low != low else []
         ends += [f"{self.name} <= {self.high}"] if self.high != high else []
@@ -138,6 +141,7 @@ def told(
 ) -> str:
     """Multiples and ranges of sizes; other conditions with their remarks; the remedies."""
     asked, remedies, known = [], [], set()
+    fixed = fixed_sizes(conditions)
     for size in sizes:
         if found := multiple_of(size.name, conditions):
             asked.append(size.asked(found[0], operators, found[1]))
@@ -145,7 +149,10 @@ def told(
             known.add(size.name)
         elif part := size.limited(conditions):
             asked.append(f"{part.shown_ends(size)}: {size.name} is {size.place}")
-            remedies.append(part.declaration)
+            if part.low == part.high:
+                fixed[size.place] = str(part.low)
+            else:
+                remedies.append(part.declaration)
             known.add(size.name)
     others = [one for one in conditions if compiled(one, known) is None][:_SHOWN]
     places = [
@@ -155,7 +162,7 @@ def told(
     ]
     rows = [*asked, *(one + conditions[one] for one in others), *places]
     rows += [f"at {line}" for line in lines]
-    return "\n  ".join(rows) + f"\n{_advice(remedies)}" + _hint("\n".join(rows))
+    return "\n  ".join(rows) + f"\n{_advice(remedies, fixed)}" + _hint("\n".join(rows))
 
 
 def _hint(text: str) -> str:
@@ -164,13 +171,22 @@ def _hint(text: str) -> str:
     return "".join(f" {hint}." for hint in found)
 
 
-def _advice(remedies: Collection[str]) -> str:
+def fixed_sizes(conditions: Iterable[str]) -> dict[str, str]:
+    """The numbers that sizes are, by the names of these: of ``n is 8`` of a complaint."""
+    return dict(one.split(" is ") for one in conditions if _IS_NUMBER.fullmatch(one))
+
+
+def _advice(remedies: Collection[str], fixed: Mapping[str, str]) -> str:
+    static = "".join(
+        f" Leave {size} out of the dynamic shapes where it is always {number}, or change the line."
+        for size, number in fixed.items()
+    )
     if remedies:
         return (
             f"Declare {', '.join(remedies)}, and pad or cut before the model what has another "
-            "size; or change the line, or leave the dimension out of the dynamic shapes."
+            f"size; or change the line, or leave the dimension out of the dynamic shapes.{static}"
         )
-    return (
+    return static[1:] or (
         "Accepted is a model that is right for all declared sizes: change the line, or declare a "
         "narrower range or a multiple (2*n), or leave the dimension out of the dynamic shapes."
     )

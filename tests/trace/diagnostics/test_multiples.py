@@ -1,6 +1,7 @@
 """Errors about sizes that must be multiples: which dimension, who asks, what to declare."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -125,6 +126,25 @@ def test_what_else_is_said_stays_in_the_message() -> None:
         "  torch said this in words  (remark)",
         "  n is dimension 0 of argument 'x'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "advice"),
+    [
+        (
+            ["n >= 5", "n <= 5"],
+            r"Leave dimension 0 of argument 'x' out .* where it is always 5, or",
+        ),
+        (
+            ["n is 8"],
+            r"Leave n out of the dynamic shapes where it is always 8, or change the line\.$",
+        ),
+        (["n >= 5", "n <= 6"], r"Declare Dim\('n', min=5, max=6\) for dimension 0 .*shapes\.$"),
+    ],
+)
+def test_a_range_of_one_size_is_no_range_to_declare(conditions: list[str], advice: str) -> None:
+    message = told([Declared("n", "x", 0, 1, 64)], dict.fromkeys(conditions, ""), {}, ["m.py:1: x"])
+    assert re.match(advice, message.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
