@@ -41,7 +41,7 @@ from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
-from aotpack.trace.operators.copies import converted_copies, separate_operands
+from aotpack.trace.operators.copies import converted_copies, separate_operands, shared_operands
 from aotpack.trace.operators.counted.branches import check_branch_shapes
 from aotpack.trace.operators.counted.ranges import (
     keep_counted_ranges,
@@ -375,7 +375,7 @@ def quiet_inference() -> Iterator[None]:
         log.disabled = True
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), merged_results():
+        with torch.no_grad(), warnings.catch_warnings(), merged_results(), shared_operands():
             warnings.simplefilter("ignore")
             yield
     finally:

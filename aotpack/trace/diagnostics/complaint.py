@@ -99,9 +99,9 @@ _ADVICE = (
     ),
     (
         r"might be aliasing the input or the output|Encountered aliasing|same storage_offset",
-        "torch.cond and loops take operands, and return results, that share no memory: write "
-        "x.clone() for a result that is an operand or a part of one, and for one of two that are "
-        "the same tensor or parts of one",
+        "torch.cond and loops return results that share no memory with each other or with "
+        "operands: write x.clone() for a result that is an operand or a part of one, and for one "
+        "of two results that are the same tensor or parts of one",
     ),
     (
         r"differ in 'stride",
