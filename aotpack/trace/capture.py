@@ -51,7 +51,12 @@ from aotpack.trace.operators.counted.ranges import (
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.calls import DetectionCalls
-from aotpack.trace.operators.layouts import kept_layouts, merged_results
+from aotpack.trace.operators.layouts import (
+    kept_layouts,
+    merged_results,
+    plain_views,
+    replace_plain_views,
+)
 from aotpack.trace.operators.modes import AlsoInside, WithoutKeywords, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
@@ -123,6 +128,7 @@ def export(
     _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
+    replace_plain_views(program)
     check_memory(program, name, lines.found)
     check_shapes_kept(program, name, lines.views)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
@@ -261,6 +267,7 @@ def decompose(
             AlsoInside(DetectionCalls, RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
             kept_layouts(program),
+            plain_views(program),
             restored_bases(program),
             converted_copies(program),
             separate_operands(program),

@@ -7,7 +7,7 @@ possible or show something else. Here such a result is copied into the tensor, w
 layout.
 
 Of results of branches torch takes strides that are products of sizes alone; here those too that
-differ from such for tensors without elements.
+differ from such for tensors without elements. Views of the shape that a tensor has are the tensor.
 """
 
 import importlib
@@ -28,6 +28,7 @@ from aotpack.trace.operators.copies import inserted
 from aotpack.trace.strides import known_numbers
 
 _ATEN = torch.ops.aten
+_VIEW = _ATEN.view.default
 
 
 @contextmanager
@@ -121,6 +122,50 @@ def _example(value: Any) -> Any:
 
 
 @contextmanager
+def plain_views(program: ExportedProgram) -> Iterator[None]:
+    """Inside the block, views of the shape that a tensor has are the tensor."""
+    views = replace_plain_views(program)
+    try:
+        yield
+    finally:
+        for node, args in views:
+            node.target, node.args = _VIEW, args
+
+
+def replace_plain_views(program: ExportedProgram) -> list[tuple[fx.Node, Any]]:
+    """Replace views of the shape that a tensor has, in place; these, with their arguments.
+
+    torch writes such a one for each assignment to a slice, without leading dimensions of one
+    element. Where data decide a size, or two sizes of inputs a slice, it asks whether the tensor is
+    contiguous, which nobody knows.
+    """
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
+    nodes = [n for one in graphs for n in one.find_nodes(op="call_function", target=_VIEW)]
+    found = [(node, node.args, _leading_ones(node)) for node in nodes]
+    views = [(node, args, ones) for node, args, ones in found if ones is not None]
+    for node, (tensor, *_), ones in views:
+        node.target = _ATEN.squeeze.dims if ones else _ATEN.alias.default
+        node.args = (tensor, [*range(ones)]) if ones else (tensor,)
+    return [(node, args) for node, args, _ in views]
+
+
+def _leading_ones(node: fx.Node) -> int | None:
+    """How many leading dimensions of one element are all that a view leaves out; else None.
+
+    None too for a view all of whose sizes follow from those of inputs.
+    """
+    (tensor, *_) = node.args
+    pair = tensor.meta.get("val") if isinstance(tensor, fx.Node) else None, node.meta.get("val")
+    match pair:
+        case torch.Tensor(shape=given), torch.Tensor(shape=made):
+            sizes, wanted = ([*map(_expression, shape)] for shape in (given, made))
+            ones = len(sizes) - len(wanted)
+            is_open = any(map(has_free_unbacked_symbols, given))
+            return ones if is_open and ones >= 0 and sizes == [1] * ones + wanted else None
+    return None
+
+
+@contextmanager
 def merged_results() -> Iterator[None]:
     """Inside the block, branches may return tensors with computed sizes, as ``n - 1``.
 
@@ -172,11 +217,14 @@ def _are_alike(first: Any, second: Any) -> bool:
         return False
     if not (_is_whole(first) and _is_whole(second)) or first.dim() != second.dim():
         return False
-    numbers = zip((*first.shape, *first.stride()), (*second.shape, *second.stride()), strict=True)
-    return (first.dtype, first.device) == (second.dtype, second.device) and all(
-        _expression(one) == _expression(other) and not has_free_unbacked_symbols(one)
-        for one, other in numbers
-    )
+    of_one_type = (first.dtype, first.device) == (second.dtype, second.device)
+    is_known = not any(map(has_free_unbacked_symbols, (*first.shape, *first.stride())))
+    return of_one_type and is_known and _numbers(first) == _numbers(second)
+
+
+def _numbers(value: torch.Tensor) -> list[Any]:
+    """Sizes and strides, of which nothing is asked."""
+    return [*map(_expression, (*value.shape, *value.stride()))]
 
 
 def _expression(number: Any) -> Any:
