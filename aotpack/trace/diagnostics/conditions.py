@@ -41,7 +41,8 @@ _REQUESTS = (
     (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
     (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
 )
-_EQUAL = re.compile(r"Eq\((\w+), (\w+)\)")
+_EQUAL = re.compile(r"Eq\(([\w*]+), (\w+)\)")
+_IS_EMPTY = re.compile(r"the condition [\w*]+ is 0")
 _DATA_DEPENDENT = (
     "a Python value in forward is data-dependent: {}. It is read from a tensor, whose data a "
     "package knows only when it is called"
@@ -146,6 +147,8 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     rows = [_DATA_DEPENDENT.format(what)]
     for name in [name for name in dict.fromkeys(re.findall(r"\w+", what)) if name in reads]:
         rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
+    if _IS_EMPTY.fullmatch(what):
+        rows.append("an operator of the line asks whether a tensor has no elements")
     is_write = what.startswith("the integer") and any(map(_AT_AN_INDEX.search, place))
     accepted = _WRITES if is_write else _ALTERNATIVES
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"

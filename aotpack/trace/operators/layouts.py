@@ -212,14 +212,16 @@ def _is_whole(value: torch.Tensor) -> bool:
 
 
 def _are_alike(first: Any, second: Any) -> bool:
-    """True for tensors of one type and layout, whose sizes follow from those of inputs."""
+    """True for tensors of one type and layout.
+
+    Where data decide a size, both have it of an operand: each branch names its own ones anew.
+    """
     if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)):
         return False
     if not (_is_whole(first) and _is_whole(second)) or first.dim() != second.dim():
         return False
     of_one_type = (first.dtype, first.device) == (second.dtype, second.device)
-    is_known = not any(map(has_free_unbacked_symbols, (*first.shape, *first.stride())))
-    return of_one_type and is_known and _numbers(first) == _numbers(second)
+    return of_one_type and _numbers(first) == _numbers(second)
 
 
 def _numbers(value: torch.Tensor) -> list[Any]:
