@@ -130,7 +130,7 @@ def export(
     widen_counted_ranges(program, checks)
     replace_plain_views(program)
     check_memory(program, name, lines.found)
-    check_shapes_kept(program, name, lines.views)
+    check_shapes_kept(program, name)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -256,7 +256,7 @@ def decompose(
     check_parts(program, name)
     check_branch_shapes(name, program)
     check_memory(program, name, {})
-    check_shapes_kept(program, name, {})
+    check_shapes_kept(program, name)
     check_conditional_copies(name, program)
     _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)

@@ -24,9 +24,9 @@ class UsersLines(TorchFunctionMode):
     """Inside the block, ``found`` gets the last line for each name.
 
     Names are those of buffers, parameters and modules that are assigned, and resize_. No mode sees
-    set_. ``views`` gets the last line of each view in place, such as t_. ``turned`` are the tensors
-    to which, or to whose views, torch counts these as writes, once for each. ``operator`` is the
-    function of torch that the model calls at the moment.
+    set_. ``views`` gets the last line of each view in place, such as t_, for where torch makes no
+    program that has it. ``turned`` are the tensors to which, or to whose views, torch counts these
+    as writes, once for each. ``operator`` is the function of torch that the model calls.
     """
 
     def __init__(self) -> None:
