@@ -329,3 +329,33 @@ def test_a_view_as_a_result_is_refused(trace_function) -> None:
             ),
             torch.randn(4, 5),
         )
+
+
+@pytest.mark.row("S:I3")
+def test_results_that_lie_in_parts_of_memory() -> None:
+    class Parts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            parts = lambda y: y.mT[:2].expand(3, 2, -1)  # noqa: E731
+            result = torch.cond(x.sum() > 0, lambda x: parts(x * 2), lambda x: parts(x - 1), (x,))
+            return result * 2
+
+    sizes = {"x": {0: Dim("c", min=1, max=9)}}
+    model = aotpack.compile(Parts(), (torch.ones(4, 5),), target="cpu", dynamic_shapes=sizes)
+    for x in (torch.ones(1, 5), torch.ones(3, 5), -torch.ones(2, 5)):
+        part = (x * 4 if x.sum() > 0 else x * 2 - 2).mT[:2].expand(3, 2, -1)
+        torch.testing.assert_close(model(x), part)
+
+
+@pytest.mark.row("S:I3")
+def test_results_that_lie_otherwise_are_refused(trace_function) -> None:
+    message = (
+        r"(?s)branches return tensors that lie alike.*\.contiguous\(\) for each result\n  at test_"
+    )
+    with pytest.raises(TraceError, match=message) as error:
+        trace_function(
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda x: (x * 2)[:, :2], lambda x: (x * 3)[:, :2].contiguous(), (x,)
+            ),
+            torch.randn(4, 5),
+        )
+    assert "Hint: Your code" not in str(error.value)
