@@ -1,6 +1,7 @@
 """The multiple or range that a model asks of a size, from the conditions that torch derives."""
 
 import ast
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,15 @@ _PLAIN = (
 )  # fmt: skip
 _WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
 _IS_NUMBER = re.compile(r"\w+ is \d+")
-_CALLED = {"min": min, "max": max}
+_CALLED = {
+    "min": min,
+    "max": max,
+    "math_floor": math.floor,  # as ``exactly_rounded`` spells these
+    "math_ceil": math.ceil,
+    "math_trunc": math.trunc,
+    "sym_float": float,
+}
+_ROUNDINGS = re.compile(r"\b(?:(math)\.(floor|ceil|trunc)|torch\.(sym_float))(?=\()")
 _MOST = 2**14  # the largest multiple that is found
 _UNBOUNDED = 2**30
 _LEAST = 2  # which torch does not name as an end of a range
@@ -103,6 +112,11 @@ def compiled(condition: str, names: Collection[str]) -> CodeType | None:
     if not is_plain or not found <= {*names, *_CALLED}:
         return None
     return compile(tree, "<size condition>", "eval")
+
+
+def exactly_rounded(condition: str) -> str:
+    """A condition that has all digits of its floats, with what ``compiled`` knows of rounding."""
+    return _ROUNDINGS.sub(lambda one: "_".join(filter(None, one.groups())), condition)
 
 
 def names_in(code: CodeType) -> set[str]:

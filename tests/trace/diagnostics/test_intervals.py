@@ -1,9 +1,12 @@
 """Conditions that round floats are proved for whole ranges, and not where a size breaks them."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.export import Dim
 
 import aotpack
@@ -77,30 +80,34 @@ def test_two_sizes() -> None:
     assert not is_proved("math.floor(1.6*torch.sym_float(n)) < m", sizes)
 
 
-def part(self, x):
-    return x[: math.floor(0.6 * x.shape[0])] * 2
+PARTS = {
+    "first": lambda x: x[: math.floor(0.6 * x.shape[0])] * 2,
+    "last": lambda x: x[math.ceil(0.7 * x.shape[0]) :] * 2,
+    "both": lambda x: torch.cat([x[x.shape[0] - math.floor(x.shape[0] / 3) :], x * 2]),
+}
 
 
 @pytest.mark.row("S:T13")
-@pytest.mark.parametrize("high", [40, 2**20])
-def test_a_part_of_a_derived_size(high: int) -> None:
-    model = type("Part", (torch.nn.Module,), {"forward": part})()
-    sizes = {"x": {0: 2 * Dim("a", min=2, max=high)}}
-    package = aotpack.compile(model, (torch.randn(12, 3),), dynamic_shapes=sizes, target="cpu")
-    for n in (4, 6, 10, 50, 80):
-        x = torch.randn(n, 3)
-        torch.testing.assert_close(package(x), model(x))
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize(("high", "more"), [(40, 0), (2**20, 0), (40, 1)])
+def test_a_part_of_a_derived_size(part: Callable[..., Any], high: int, more: int) -> None:
+    model = type("Part", (nn.Module,), {"forward": lambda self, x: part(x)})()
+    sizes = {"x": {0: 2 * Dim("a", min=2, max=high) + more}}
+    x = torch.randn(12 + more, 3)
+    package = aotpack.compile(model, (x,), dynamic_shapes=sizes, target="cpu")
+    for n in range(4, 81, 2):
+        x = torch.randn(n + more, 3)
+        torch.testing.assert_close(package(x), part(x))
 
 
 @pytest.mark.row("S:T13")
-def test_a_part_that_fails_for_some_sizes(trace_function):
-    n = 2 * Dim("a", min=2, max=40)
-    message = r"ceil\(0\.7\*torch\.sym_float\(\(2\*a\)\)\)\)\) != 1  \(not for a=2\)"
+def test_a_branch_on_a_part_is_refused(trace_function):
+    message = r"math\.floor\(0\.6\*torch\.sym_float\(\(2\*a\)\)\) > 5  \(not for a=2\)"
     with pytest.raises(TraceError, match=message):
         trace_function(
-            lambda self, x: x[math.ceil(0.7 * x.shape[0]) :] * 2,
+            lambda self, x: x * 2 if math.floor(0.6 * x.shape[0]) > 5 else x * 3,
             torch.randn(12, 3),
-            dynamic_shapes={"x": {0: n}},
+            dynamic_shapes={"x": {0: 2 * Dim("a", min=2, max=40)}},
         )
 
 
