@@ -41,7 +41,8 @@ from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.control import check_parts
-from aotpack.trace.operators.copies import converted_copies, separate_operands
+from aotpack.trace.operators.copies import converted_copies, separate_operands, shared_operands
+from aotpack.trace.operators.counted.branches import check_branch_shapes
 from aotpack.trace.operators.counted.ranges import (
     keep_counted_ranges,
     noted_checks,
@@ -50,7 +51,12 @@ from aotpack.trace.operators.counted.ranges import (
 from aotpack.trace.operators.decompositions import run_decompositions
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.calls import DetectionCalls
-from aotpack.trace.operators.layouts import kept_layouts
+from aotpack.trace.operators.layouts import (
+    kept_layouts,
+    merged_results,
+    plain_views,
+    replace_plain_views,
+)
 from aotpack.trace.operators.modes import AlsoInside, WithoutKeywords, WithoutStreams
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
@@ -122,8 +128,9 @@ def export(
     _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
+    replace_plain_views(program)
     check_memory(program, name, lines.found)
-    check_shapes_kept(program, name, lines.views)
+    check_shapes_kept(program, name)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -143,9 +150,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
     """
     args, kwargs, shapes, branches = given
     asked = None if strict else branches.found.values()  # dynamo asks for itself
-    export = partial(
-        torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=strict
-    )
+    export = partial(_anew, module, args, kwargs, dynamic_shapes=shapes, strict=strict)
     branches.found.clear()
     try:
         program = export()
@@ -166,6 +171,15 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
         branches.found.clear()
         branches.found.update(found)
     return again or program
+
+
+def _anew(*given: Any, **options: Any) -> ExportedProgram:
+    """torch.export, without what dynamo compiled of branches and loops before.
+
+    To see whether that fits, dynamo asks conditions on sizes, which would count as the model's.
+    """
+    torch._dynamo.reset_code_caches()
+    return torch.export.export(*given, **options)
 
 
 def _oblivious(
@@ -240,8 +254,9 @@ def decompose(
 ) -> ExportedProgram:
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
+    check_branch_shapes(name, program)
     check_memory(program, name, {})
-    check_shapes_kept(program, name, {})
+    check_shapes_kept(program, name)
     check_conditional_copies(name, program)
     _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
@@ -252,6 +267,7 @@ def decompose(
             AlsoInside(DetectionCalls, RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
             kept_layouts(program),
+            plain_views(program),
             restored_bases(program),
             converted_copies(program),
             separate_operands(program),
@@ -366,7 +382,7 @@ def quiet_inference() -> Iterator[None]:
         log.disabled = True
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), merged_results(), shared_operands():
             warnings.simplefilter("ignore")
             yield
     finally:

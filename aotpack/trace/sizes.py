@@ -164,6 +164,12 @@ class Sizes:
             return product([self._convert(expr.base)] * int(expr.exp))
         if type(expr).__name__ in ROUNDINGS:
             return whole_number(expr, self._convert)
+        if type(expr).__name__ == "RoundToInt":
+            raise _refusal(
+                expr,
+                "accepted in place of round(0.6 * n) are math.floor(0.6 * n), math.ceil(0.6 * n), "
+                "and integers, as (n * 6 + 5) // 10",
+            )
         if type(expr).__name__ in (*_DIVISIONS, *_REMAINDERS):
             return self._divided(type(expr).__name__, *map(self._convert, expr.args))
         function = _FUNCTIONS.get(type(expr).__name__)

@@ -253,6 +253,45 @@ class Inside(nn.Module):
         return torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,))
 
 
+EITHER = {
+    "products": lambda a: a @ a.t(),
+    "columns": lambda a: a.t() * 2,
+    "pairs": lambda a: a[:, None] * a[None],
+    "attention": lambda a: nn.functional.scaled_dot_product_attention(*3 * (a[None] * 1,)),
+    "added": lambda a: a.new_zeros(4, 3).index_add(0, a[:, 0].long() * 0, a),
+}
+
+
+@pytest.mark.row("S:A13", "S:I3")
+@pytest.mark.parametrize("branch", EITHER.values(), ids=EITHER)
+def test_branches_return_what_is_made_of_a_selection(branch: Callable[..., Any]) -> None:
+    """Also of a selection without elements."""
+
+    class Either(nn.Module):
+        def forward(self, x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+            rows = x[x[:, 0] > 0]
+            result = torch.cond(p, lambda a: branch(a) + 1, branch, (rows,))
+            return result.sum() + rows.sum() + result * 2
+
+    package = aotpack.compile(Either(), (torch.randn(7, 3), torch.tensor(True)), target="cpu")
+    for x in (torch.randn(7, 3), torch.ones(7, 3), -torch.ones(7, 3)):
+        for p in (0, 1):
+            rows = x[x[:, 0] > 0]
+            result = branch(rows) + p
+            expected = result.sum() + rows.sum() + result * 2
+            torch.testing.assert_close(package(x, torch.tensor(bool(p))), expected)
+
+
+def test_an_operator_that_asks_for_elements_is_refused() -> None:
+    class Rolled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda a: a.roll(1, 0), torch.neg, (x[x[:, 0] > 0],))
+
+    words = r"the condition 3\*u0 is 0.*\n  an operator of the line asks whether .* no elements\n"
+    with pytest.raises(AotpackError, match=rf"{words}  at test_counted_sizes.py:\d+: .*roll"):
+        aotpack.compile(Rolled(), (torch.randn(7, 3),), target="cpu")
+
+
 class Unequal(nn.Module):
     """Branches that return different counted sizes."""
 
@@ -261,11 +300,17 @@ class Unequal(nn.Module):
 
 
 @pytest.mark.row("S:A13")
-@pytest.mark.parametrize(("kind", "operator"), [(Inside, "index.Tensor"), (Unequal, "cond")])
-def test_bodies_yield_no_sizes(kind: type[nn.Module], operator: str) -> None:
+def test_bodies_yield_no_sizes() -> None:
     words = "both branches can return a tensor of the same one; make .* before, not inside"
-    with pytest.raises(AotpackError, match=rf"{operator}: .*{words}  \(.*py:\d+: .*torch.cond"):
-        aotpack.compile(kind(), (X,), target="cpu")
+    with pytest.raises(AotpackError, match=rf"index.Tensor: .*{words}  \(.*py:\d+: .*torch.cond"):
+        aotpack.compile(Inside(), (X,), target="cpu")
+
+
+@pytest.mark.row("S:A13")
+def test_branches_return_equal_sizes() -> None:
+    words = r"shapes \(u0\) and \(u1\), where data decide u0 and u1; accepted are .* equal shapes"
+    with pytest.raises(AotpackError, match=rf"{words}.*\n  at test_counted_sizes.py:\d+: .*cond"):
+        aotpack.compile(Unequal(), (X,), target="cpu")
 
 
 class Gram(nn.Module):

@@ -70,3 +70,54 @@ def test_of_nothing_as_kernels_of_a_gpu() -> None:
     package = aotpack.compile(Searches(), (x, x > 0), dynamic_shapes=shapes, target="interpreter")
     for least in (9.0, 0.0):
         torch.testing.assert_close(package(x, x > least), Searches()(x, x > least))
+
+
+class Behind(nn.Module):
+    """Rows behind the third, of which there may be none, are added to."""
+
+    def forward(self, x: Tensor) -> Any:
+        made, columns, rows = x * 1, torch.tensor([2, 0]), torch.arange(x[3:].shape[0])
+        made[3:].index_add_(1, columns, x[3:, :2])
+        made[3:].index_add_(0, rows, x[3:])
+        branches = torch.cond(
+            x.sum() > 0,
+            lambda x, columns: x[3:].index_add(1, columns, x[3:, :2]) * 2,
+            lambda x, columns: x[3:].index_copy(1, columns, x[3:, :2]),
+            (x, columns),
+        )
+        return made, x[3:].index_add(1, columns, x[3:, :2], alpha=2), branches
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_of_no_rows(deterministic: bool) -> None:
+    model = Behind()
+    package = aotpack.compile(
+        model,
+        (torch.ones(6, 4),),
+        dynamic_shapes=({0: ROWS},),
+        target="cpu",
+        deterministic=deterministic,
+    )
+    for size, sign in itertools.product((6, 1, 2, 3, 4, 33), (1, -1)):
+        x = sign * torch.rand(size, 4)
+        columns = torch.tensor([2, 0])
+        made, added, branches = package(x)
+        expected = x[3:].index_add(1, columns, x[3:, :2])
+        torch.testing.assert_close(made, torch.cat([x[:3], expected + x[3:]]))
+        torch.testing.assert_close(added, x[3:].index_add(1, columns, x[3:, :2], alpha=2))
+        other = x[3:].index_copy(1, columns, x[3:, :2])
+        torch.testing.assert_close(branches, expected * 2 if sign > 0 else other)
+
+
+class Given(nn.Module):
+    """Rows are added to those behind the third."""
+
+    def forward(self, x: Tensor, rows: Tensor, added: Tensor) -> Tensor:
+        return x[3:].index_add(0, rows, added)
+
+
+def test_rows_for_none_are_refused() -> None:
+    args = torch.ones(6, 4), torch.tensor([0, 1]), torch.ones(2, 4)
+    words = r"index_add.default needs .* >= 1.*, which does not hold for n_=1\. Give .* min=4"
+    with pytest.raises(aotpack.AotpackError, match=words):
+        aotpack.compile(Given(), args, dynamic_shapes=({0: ROWS}, None, None), target="cpu")

@@ -36,7 +36,9 @@ class Drawing(nn.Module):
         picked = torch.randint(0, x.shape[1], (4,))
         order = torch.randperm(6)
         wide = torch.rand(3, dtype=torch.float64)
-        return noise * 0.1, torch.where(kept, x * 2, x), x[:, picked], order, wide
+        whole = torch.zeros(3, dtype=torch.int64).random_()
+        ends = torch.zeros(5, dtype=torch.float32).random_(), wide.new_zeros(5).random_(2**40, None)
+        return noise * 0.1, torch.where(kept, x * 2, x), x[:, picked], order, wide, whole, ends
 
 
 def seed_of(number: int) -> dict[str, torch.Tensor]:

@@ -52,7 +52,10 @@ def test_ranges(trace_function, dim, low, high):
     ("dim", "message"),
     [
         (Dim("n", max=2**40), f"n is declared up to {2**40}; sizes up to 2147483647 are accepted"),
-        (2 * Dim("n", min=1, max=9), r"n is declared from 1 on, .* from 2 on.*Declare min=2"),
+        (
+            2 * Dim("n", min=1, max=9),
+            r"n is declared from 1 on, .* 2 and more.*Declare n = Dim\('n', min=2, max=9\)",
+        ),
     ],
 )
 def test_a_declared_range_is_not_narrowed_silently(trace_function, dim, message):

@@ -39,7 +39,7 @@ def run_once(call: Call) -> Tensors:
             results = call.run()
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
-        lost += [one for one in before.writes() if storage_of(one.after) not in known]
+        lost += [one for one in before.writes(lines.turned) if storage_of(one.after) not in known]
     finally:
         before.restore()
     if lost:

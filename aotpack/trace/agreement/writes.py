@@ -12,6 +12,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from aotpack.trace.agreement.attributes import storage_of
 from aotpack.trace.host.copies import PLAIN
 
+_ATEN = torch.ops.aten
+_VIEWS = {  # in place: they change how a tensor lies in its memory, not the memory
+    _ATEN.as_strided_,
+    _ATEN.detach_,
+    _ATEN.squeeze_,
+    _ATEN.swapaxes_,
+    _ATEN.swapdims_,
+    _ATEN.t_,
+    _ATEN.transpose_,
+    _ATEN.unsqueeze_,
+}
+
 
 class Writes(TorchDispatchMode):
     """Inside the block, memories that operators write to are noted; those ``known`` are kept.
@@ -58,6 +70,8 @@ def _is_plain(value: Any) -> bool:
 def _written(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[torch.Tensor]:
     """The tensors that an operator writes to, as its schema tells."""
     if not isinstance(func, OpOverload) or not func._schema.is_mutable:
+        return []
+    if func.overloadpacket in _VIEWS:
         return []
     given = {
         **dict(zip([one.name for one in func._schema.arguments], args, strict=False)),

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.trace.diagnostics.branches import Branch
-from aotpack.trace.diagnostics.multiples import compiled, holds, names_in
+from aotpack.trace.diagnostics.multiples import compiled, exactly_rounded, holds, names_in
 
 ASSUMED = "conditions on layouts that a program assumes"  # in the meta of a graph module
 _SCANNED = 4096  # sizes of one range
@@ -121,7 +121,8 @@ def _codes(conditions: Iterable[Any], known: Container[str]) -> list[CodeType]:
 
 def compiled_condition(condition: Any) -> CodeType | None:
     """The code of a sympy condition, which reads sizes by torch's symbols."""
-    return compiled(PythonPrinter().doprint(condition), [*map(str, condition.free_symbols)])
+    text = exactly_rounded(PythonPrinter().doprint(condition))
+    return compiled(text, [*map(str, condition.free_symbols)])
 
 
 def _answers(codes: Iterable[CodeType], case: Sizes) -> tuple[bool, ...]:

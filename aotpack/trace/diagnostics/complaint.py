@@ -23,6 +23,10 @@ _NOISE = (
     "Use tlparse",
     "Caused by",
     "Higher Order Operator",
+    "Hint: Your code may result in an error when running in eager",
+    "Hint: Please open an issue",
+    "Hint: Consider using the debug context",
+    "Developer debug context",
 )
 _OF_CALL = "Original traceback"  # of the call that is taken apart
 _ENDS = ("The following call raised this error", "If this type holds tensors", _OF_CALL)
@@ -98,10 +102,14 @@ _ADVICE = (
         "formats one",
     ),
     (
-        r"might be aliasing the input or the output|Encountered aliasing",
-        "torch.cond and loops take operands, and return results, that share no memory: write "
-        "x.clone() for a result that is an operand or a part of one, and for one of two that are "
-        "the same tensor or parts of one",
+        r"might be aliasing the input or the output|Encountered aliasing|same storage_offset",
+        "torch.cond and loops return results that share no memory with each other or with "
+        "operands: write x.clone() for a result that is an operand or a part of one, and for one "
+        "of two results that are the same tensor or parts of one",
+    ),
+    (
+        r"not a simple accumulative multiplication|order of strides of the two branches",
+        "branches return tensors that lie alike in memory: write .contiguous() for each result",
     ),
     (
         r"differ in 'stride",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from torch._guards import TracingContext
 
-from aotpack.trace.diagnostics.multiples import Declared, multiple_of, told
+from aotpack.trace.diagnostics.multiples import Declared, fixed_sizes, multiple_of, told
 from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
@@ -41,7 +41,8 @@ _REQUESTS = (
     (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
     (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
 )
-_EQUAL = re.compile(r"Eq\((\w+), (\w+)\)")
+_EQUAL = re.compile(r"Eq\(([\w*]+), (\w+)\)")
+_IS_EMPTY = re.compile(r"the condition [\w*]+ is 0")
 _DATA_DEPENDENT = (
     "a Python value in forward is data-dependent: {}. It is read from a tensor, whose data a "
     "package knows only when it is called"
@@ -146,6 +147,8 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     rows = [_DATA_DEPENDENT.format(what)]
     for name in [name for name in dict.fromkeys(re.findall(r"\w+", what)) if name in reads]:
         rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
+    if _IS_EMPTY.fullmatch(what):
+        rows.append("an operator of the line asks whether a tensor has no elements")
     is_write = what.startswith("the integer") and any(map(_AT_AN_INDEX.search, place))
     accepted = _WRITES if is_write else _ALTERNATIVES
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
@@ -170,6 +173,7 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         for size in sizes
         if multiple_of(size.name, conditions) or size.limited(conditions)
     ]
+    known += fixed_sizes(conditions)
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""

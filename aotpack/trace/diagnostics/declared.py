@@ -15,7 +15,8 @@ from torch.export import Dim, ExportedProgram
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
-from aotpack.trace.diagnostics.guards import LeafSpec, by_path, refusal_of_guards
+from aotpack.trace.diagnostics.guards import LeafSpec, argument_of, by_path, refusal_of_guards
+from aotpack.trace.diagnostics.multiples import Declared
 
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 
@@ -64,6 +65,8 @@ def check_declared(
             declared = [_declared_shape(*one) for one in zip(leaves, shapes, strict=True)]
             caused = refusal_of_guards(name, program, by_path(leaves, declared))
             raise caused or _refusal(name, fault, program)
+        if dim.__name__ in known:
+            _check_least(name, *known[dim.__name__], leaves)
 
 
 def _declared_sizes(values: Sequence[Any], leaves: Sequence[LeafSpec]) -> Iterator[tuple[Dim, Any]]:
@@ -90,13 +93,26 @@ def _fault(name: str, dim: Dim, size: Var | None) -> str:
     if size.high < high or size.low > max(low, 2):
         found = f"{size.low} to {size.high}" if size.low < size.high else f"{size.low} alone"
         return f"the size {name} is declared from {low} to {high}, and is {found} in the program"
-    if 1 <= dim.min < size.low:
-        raise UnsupportedError(
-            f"the size {name} is declared from {dim.min} on, and torch.export admits it from "
-            f"{size.low} on, as dimensions are multiples of it alone, such as 2*{name}. Declare "
-            f"min={size.low}, or give {name} itself to a dimension"
-        )
     return ""
+
+
+def _check_least(name: str, dim: Dim, size: Var, leaves: Sequence[LeafSpec]) -> None:
+    """Refuse a size from 1 on of which torch.export admits 2 and more, as no dimension is it."""
+    if 1 <= dim.min < size.low:
+        forms = {
+            one.__name__: Declared(one.__name__, argument_of(leaf.path), axis)
+            for leaf in leaves
+            for axis, one in _by_axis(leaf.dims).items()
+            if isinstance(one, Dim) and root_of(one).__name__ == root_of(dim).__name__
+        }
+        found = ", ".join(f"{form.name} is {form.place}" for form in forms.values())
+        ends = f"min={size.low}" + (f", max={dim.max}" if dim.max < _UNLIMITED else "")
+        raise UnsupportedError(
+            f"exporting {name}: the size {dim.__name__} is declared from {dim.min} on, but no "
+            f"dimension is {dim.__name__} itself: {found}. Of such a size torch.export admits "
+            f"{size.low} and more. Declare {dim.__name__} = Dim({dim.__name__!r}, {ends}), or give "
+            f"{dim.__name__} itself to a dimension"
+        )
 
 
 def _range(dim: Dim) -> tuple[int, int]:

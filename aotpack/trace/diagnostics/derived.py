@@ -127,6 +127,16 @@ def only_some(program: ExportedProgram, conditions: Collection[Any]) -> OnlySome
     return OnlySome([*known.values()], texts)
 
 
+def with_names(program: ExportedProgram, size: Any) -> str:
+    """A size of a program with the names that its symbols were declared by, if they were."""
+    if not isinstance(size, torch.SymInt):
+        return str(size)
+    expression = size.node.expr
+    known = {symbol: _declared(program, symbol) for symbol in expression.free_symbols}
+    names = {symbol: sympy.Symbol(one.name) for symbol, one in known.items() if one is not None}
+    return str(expression.xreplace(names))
+
+
 def _declared(program: ExportedProgram, symbol: sympy.Symbol) -> Declared | None:
     """The declaration of a size."""
     for environment in _environments(program.graph):

@@ -6,7 +6,7 @@ carry more, such as "a multiple of 4"; a condition that some admitted size break
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from aotpack.ir.symbolic.facts import known_lt, known_nonnegative
 from aotpack.ir.symbolic.integers import Int, Var, operand
 from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
+from aotpack.trace.diagnostics.intervals import is_broken, is_proved, rounds_floats
 from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
 
 Shapes: TypeAlias = Mapping[str, Sequence[Int]]
@@ -56,10 +57,9 @@ def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> Tr
     """
     broken: dict[str, str] = {}
     for guard in getattr(program, "_guards_code", None) or []:
-        found = _counterexample(guard, shapes)
-        if found is not None:
-            text = _readable(guard, shapes) if found else guard
-            broken[text] = f"  (not for {found})" if found else ""
+        remark = _broken(guard, shapes)
+        if remark is not None:
+            broken[_readable(guard, shapes)] = remark
     if not broken:
         return None
     log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
@@ -78,13 +78,18 @@ def _declared(shapes: Shapes) -> list[Declared]:
     """The dynamic sizes of the inputs, each where it is first."""
     found: dict[Int, Declared] = {}
     for path, shape in shapes.items():
-        argument = re.sub(r"^\['(\w+)'\]", r"\1", path)
+        argument = argument_of(path)
         for axis, size in enumerate(shape):
             leaf = next(iter(size.leaves()), None)
             if isinstance(leaf, Var):
                 one = Declared(str(size), argument, axis, leaf.low, leaf.high)
                 found.setdefault(size, one)
     return [*found.values()]
+
+
+def argument_of(path: str) -> str:
+    """The argument of a path in torch's guards: ``xs[0]`` of ``['xs'][0]``."""
+    return re.sub(r"^\['(\w+)'\]", r"\1", path)
 
 
 def check_shapes(name: str, nodes: Sequence[GraphNode], given: Sequence[TensorSpec]) -> None:
@@ -140,8 +145,8 @@ def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int])
     )
 
 
-def _counterexample(guard: str, shapes: Shapes) -> str | None:
-    """Sizes that violate the guard, "" if it cannot be parsed, None if none is found."""
+def _broken(guard: str, shapes: Shapes) -> str | None:
+    """Which sizes violate the guard, or that it is not proved; None if it holds for all."""
     sizes: dict[str, Int] = {}
 
     def name_size(match: re.Match[str]) -> str:
@@ -153,16 +158,32 @@ def _counterexample(guard: str, shapes: Shapes) -> str | None:
         return key
 
     text = _SIZE.sub(name_size, guard)
+    if rounds_floats(text):
+        if is_proved(text, sizes):
+            return None
+        found = _first(text, sizes, lambda values: is_broken(text, sizes, values))
+        return found or "  (not proved for all sizes)"
     code = compiled(text, sizes)
     if code is None:
         return ""
+    return _first(
+        text,
+        sizes,
+        lambda values: not holds(code, {key: one.evaluate(values) for key, one in sizes.items()}),
+    )
+
+
+def _first(
+    text: str, sizes: Mapping[str, Int], is_violation: Callable[[Mapping[str, int]], bool]
+) -> str | None:
+    """The first sizes near the ends and the numbers of a condition that violate it, in words."""
     variables = dict.fromkeys(v for size in sizes.values() for v in size.leaves())
     numbers = [int(number) for number in re.findall(r"\b\d+\b", text)]
-    for values in admitted([v for v in variables if isinstance(v, Var)], numbers):
-        known: dict[str, Any] = {key: size.evaluate(values) for key, size in sizes.items()}
-        if not holds(code, known):
-            return ", ".join(f"{key}={value}" for key, value in values.items())
-    return None
+    tried = admitted([v for v in variables if isinstance(v, Var)], numbers)
+    values = next(filter(is_violation, tried), None)
+    if values is None:
+        return None
+    return f"  (not for {', '.join(f'{key}={value}' for key, value in values.items())})"
 
 
 def admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[str, int]]:
@@ -177,4 +198,8 @@ def admitted(variables: Sequence[Var], numbers: Sequence[int]) -> Iterator[dict[
 
 
 def _readable(guard: str, shapes: Shapes) -> str:
-    return _SIZE.sub(lambda match: operand(shapes[match[1]][int(match[2])]), guard)
+    def named(match: re.Match[str]) -> str:
+        path, axis = match[1], int(match[2])
+        return operand(shapes[path][axis]) if path in shapes else match[0]
+
+    return _SIZE.sub(named, guard)

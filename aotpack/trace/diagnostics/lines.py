@@ -24,14 +24,16 @@ class UsersLines(TorchFunctionMode):
     """Inside the block, ``found`` gets the last line for each name.
 
     Names are those of buffers, parameters and modules that are assigned, and resize_. No mode sees
-    set_. ``views`` gets the last line of each view in place, such as t_. ``operator`` is the
-    function of torch that the model calls at the moment.
+    set_. ``views`` gets the last line of each view in place, such as t_, for where torch makes no
+    program that has it. ``turned`` are the tensors to which, or to whose views, torch counts these
+    as writes, once for each. ``operator`` is the function of torch that the model calls.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
         self.views: dict[str, str] = {}
+        self.turned: list[torch.Tensor] = []
         self.operator = ""
         self._hooks: list[Any] = []
 
@@ -56,6 +58,7 @@ class UsersLines(TorchFunctionMode):
             self._note("resize_", self.found)
         elif func in _VIEWS_IN_PLACE:
             self._note(func.__name__, self.views)
+            self.turned.append(args[0] if args[0]._base is None else args[0]._base)
         outer, self.operator = self.operator, getattr(func, "__name__", "")
         try:
             return func(*args, **(kwargs or {}))

@@ -1,6 +1,7 @@
 """The multiple or range that a model asks of a size, from the conditions that torch derives."""
 
 import ast
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,16 @@ _PLAIN = (
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
 )  # fmt: skip
 _WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
-_CALLED = {"min": min, "max": max}
+_IS_NUMBER = re.compile(r"\w+ is \d+")
+_CALLED = {
+    "min": min,
+    "max": max,
+    "math_floor": math.floor,  # as ``exactly_rounded`` spells these
+    "math_ceil": math.ceil,
+    "math_trunc": math.trunc,
+    "sym_float": float,
+}
+_ROUNDINGS = re.compile(r"\b(?:(math)\.(floor|ceil|trunc)|torch\.(sym_float))(?=\()")
 _MOST = 2**14  # the largest multiple that is found
 _UNBOUNDED = 2**30
 _LEAST = 2  # which torch does not name as an end of a range
@@ -26,7 +36,10 @@ _NUMBERS_OF_SIZES = (
         re.compile(r"\bmath\.(?!sqrt|trunc|floor|ceil)\w+\("),
         "Functions of math give a number of one size; those of torch take a tensor of it",
     ),
-    (re.compile(r"\bmath\.trunc\("), "int(0.6 * n) may be written in integers, as n * 6 // 10"),
+    (
+        re.compile(r"\bmath\.trunc\("),
+        "int(0.6 * n) is a number of one size; math.floor(0.6 * n) and n * 6 // 10 are not",
+    ),
 )
 """What makes numbers of sizes, in conditions or the user's lines, and what to write instead."""
 
@@ -79,6 +92,8 @@ class Declared:
 
     def shown_ends(self, declared: "Declared") -> str:
         """The ends that differ from the range ``declared``."""
+        if self.low == self.high:
+            return f"{self.name} == {self.low}"
         low, high = declared.low or _LEAST, declared.high or _UNBOUNDED
         ends = [f"{self.name} >= {self.low}"] if self.low != low else []
         ends += [f"{self.name} <= {self.high}"] if self.high != high else []
@@ -97,6 +112,11 @@ def compiled(condition: str, names: Collection[str]) -> CodeType | None:
     if not is_plain or not found <= {*names, *_CALLED}:
         return None
     return compile(tree, "<size condition>", "eval")
+
+
+def exactly_rounded(condition: str) -> str:
+    """A condition that has all digits of its floats, with what ``compiled`` knows of rounding."""
+    return _ROUNDINGS.sub(lambda one: "_".join(filter(None, one.groups())), condition)
 
 
 def names_in(code: CodeType) -> set[str]:
@@ -135,6 +155,7 @@ def told(
 ) -> str:
     """Multiples and ranges of sizes; other conditions with their remarks; the remedies."""
     asked, remedies, known = [], [], set()
+    fixed = fixed_sizes(conditions)
     for size in sizes:
         if found := multiple_of(size.name, conditions):
             asked.append(size.asked(found[0], operators, found[1]))
@@ -142,7 +163,10 @@ def told(
             known.add(size.name)
         elif part := size.limited(conditions):
             asked.append(f"{part.shown_ends(size)}: {size.name} is {size.place}")
-            remedies.append(part.declaration)
+            if part.low == part.high:
+                fixed[size.place] = str(part.low)
+            else:
+                remedies.append(part.declaration)
             known.add(size.name)
     others = [one for one in conditions if compiled(one, known) is None][:_SHOWN]
     places = [
@@ -152,7 +176,7 @@ def told(
     ]
     rows = [*asked, *(one + conditions[one] for one in others), *places]
     rows += [f"at {line}" for line in lines]
-    return "\n  ".join(rows) + f"\n{_advice(remedies)}" + _hint("\n".join(rows))
+    return "\n  ".join(rows) + f"\n{_advice(remedies, fixed)}" + _hint("\n".join(rows))
 
 
 def _hint(text: str) -> str:
@@ -161,13 +185,22 @@ def _hint(text: str) -> str:
     return "".join(f" {hint}." for hint in found)
 
 
-def _advice(remedies: Collection[str]) -> str:
+def fixed_sizes(conditions: Iterable[str]) -> dict[str, str]:
+    """The numbers that sizes are, by the names of these: of ``n is 8`` of a complaint."""
+    return dict(one.split(" is ") for one in conditions if _IS_NUMBER.fullmatch(one))
+
+
+def _advice(remedies: Collection[str], fixed: Mapping[str, str]) -> str:
+    static = "".join(
+        f" Leave {size} out of the dynamic shapes where it is always {number}, or change the line."
+        for size, number in fixed.items()
+    )
     if remedies:
         return (
             f"Declare {', '.join(remedies)}, and pad or cut before the model what has another "
-            "size; or change the line, or leave the dimension out of the dynamic shapes."
+            f"size; or change the line, or leave the dimension out of the dynamic shapes.{static}"
         )
-    return (
+    return static[1:] or (
         "Accepted is a model that is right for all declared sizes: change the line, or declare a "
         "narrower range or a multiple (2*n), or leave the dimension out of the dynamic shapes."
     )

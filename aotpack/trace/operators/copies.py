@@ -11,18 +11,22 @@ Branches and loops, which change nothing in place, are given operands that share
 takes no others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.output_graph import SubgraphTracer
+from torch._export import utils as export_names
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-from aotpack.trace.operators.control import CONTROL
+from aotpack.trace.operators.control import CONTROL, MAP
 
 _ATEN = torch.ops.aten
 
@@ -76,6 +80,87 @@ def separate_operands(program: ExportedProgram) -> Iterator[None]:
             node.args = args
         for new in reversed(added):
             new.graph.erase_node(new)
+
+
+@contextmanager
+def shared_operands() -> Iterator[None]:
+    """Inside the block, torch exports loops whose operands share memory, as it does branches.
+
+    Dynamo refuses them for what a loop may change, and a package's loops change nothing in place.
+    torch.export names the inputs of the body of ``map`` like the operands, of which one may come
+    twice.
+    """
+    tracer: Any = SubgraphTracer
+    before, naming = tracer.has_aliasing, export_names._name_hoo_subgraph_placeholders
+    tracer.has_aliasing = lambda traced: before(_Traced(_Apart(traced.graph)))
+    export_names._name_hoo_subgraph_placeholders = partial(_name_inputs, naming)
+    try:
+        yield
+    finally:
+        tracer.has_aliasing = before
+        export_names._name_hoo_subgraph_placeholders = naming
+
+
+def _name_inputs(naming: Callable[[fx.GraphModule], None], module: fx.GraphModule) -> None:
+    """Name the inputs of bodies, each by a name of its own."""
+    calls = [(n, n._args) for n in module.graph.find_nodes(op="call_function", target=MAP)]
+    for node, (body, *operands) in calls:
+        taken: set[str] = set()
+        node._args = (body, *([_named(one, taken) for one in part] for part in operands))
+    try:
+        naming(module)
+    finally:
+        for node, args in calls:
+            node._args = args
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What torch reads of an operand to name an input."""
+
+    name: str
+
+
+def _named(operand: Any, taken: set[str]) -> Any:
+    if not isinstance(operand, fx.Node):
+        return operand
+    names = (operand.name, *(f"{operand.name}_{number}" for number in range(1, len(taken) + 1)))
+    name = next(one for one in names if one not in taken)
+    taken.add(name)
+    return _Named(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A graph without the inputs that share memory with earlier ones."""
+
+    graph: fx.Graph
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        taken: set[StorageWeakRef] = set()
+        return [node for node in self.graph.nodes if not _is_taken(node, taken)]
+
+    def find_nodes(self, **kinds: Any) -> list[fx.Node]:
+        return self.graph.find_nodes(**kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """What dynamo looks at to see which tensors of a body share memory."""
+
+    graph: _Apart
+
+
+def _is_taken(node: fx.Node, taken: set[StorageWeakRef]) -> bool:
+    """True for an input whose memory is ``taken``; that of others becomes so."""
+    value = node.meta.get("example_value") if node.op == "placeholder" else None
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    memory = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+    is_taken = memory in taken
+    taken.add(memory)
+    return is_taken
 
 
 def _separate_operands(node: fx.Node) -> list[fx.Node]:

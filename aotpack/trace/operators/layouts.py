@@ -5,8 +5,12 @@ these (``masked_fill``, ``cumsum``, ``scatter``, ``tril``) give a row-major resu
 layout of their operand. The tensor's later views are those of its old layout, which then are not
 possible or show something else. Here such a result is copied into the tensor, which keeps its
 layout.
+
+Of results of branches torch takes strides that are products of sizes alone; here those too that
+differ from such for tensors without elements. Views of the shape that a tensor has are the tensor.
 """
 
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +20,15 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Max
 
 from aotpack.trace.operators.copies import inserted
 from aotpack.trace.strides import known_numbers
 
 _ATEN = torch.ops.aten
+_VIEW = _ATEN.view.default
 
 
 @contextmanager
@@ -112,3 +119,126 @@ def _example(value: Any) -> Any:
     if isinstance(known, torch.SymInt):
         return (known_numbers([known]) or (0,))[0]
     return known
+
+
+@contextmanager
+def plain_views(program: ExportedProgram) -> Iterator[None]:
+    """Inside the block, views of the shape that a tensor has are the tensor."""
+    views = replace_plain_views(program)
+    try:
+        yield
+    finally:
+        for node, args in views:
+            node.target, node.args = _VIEW, args
+
+
+def replace_plain_views(program: ExportedProgram) -> list[tuple[fx.Node, Any]]:
+    """Replace views of the shape that a tensor has, in place; these, with their arguments.
+
+    torch writes such a one for each assignment to a slice, without leading dimensions of one
+    element. Where data decide a size, or two sizes of inputs a slice, it asks whether the tensor is
+    contiguous, which nobody knows.
+    """
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
+    nodes = [n for one in graphs for n in one.find_nodes(op="call_function", target=_VIEW)]
+    found = [(node, node.args, _leading_ones(node)) for node in nodes]
+    views = [(node, args, ones) for node, args, ones in found if ones is not None]
+    for node, (tensor, *_), ones in views:
+        node.target = _ATEN.squeeze.dims if ones else _ATEN.alias.default
+        node.args = (tensor, [*range(ones)]) if ones else (tensor,)
+    return [(node, args) for node, args, _ in views]
+
+
+def _leading_ones(node: fx.Node) -> int | None:
+    """How many leading dimensions of one element are all that a view leaves out; else None.
+
+    None too for a view all of whose sizes follow from those of inputs.
+    """
+    (tensor, *_) = node.args
+    pair = tensor.meta.get("val") if isinstance(tensor, fx.Node) else None, node.meta.get("val")
+    match pair:
+        case torch.Tensor(shape=given), torch.Tensor(shape=made):
+            sizes, wanted = ([*map(_expression, shape)] for shape in (given, made))
+            ones = len(sizes) - len(wanted)
+            is_open = any(map(has_free_unbacked_symbols, given))
+            return ones if is_open and ones >= 0 and sizes == [1] * ones + wanted else None
+    return None
+
+
+@contextmanager
+def merged_results() -> Iterator[None]:
+    """Inside the block, branches may return tensors with computed sizes, as ``n - 1``.
+
+    torch writes ``Max(1, n - 1)`` for a stride behind such a size, and does not find the size in
+    it. Where the two differ the tensor has no elements, and its strides mean nothing. To merge
+    results torch asks which strides are larger, which is the same for results of one layout.
+    """
+    branches: Any = importlib.import_module("torch._higher_order_ops.cond")
+    before = branches._merge_output
+
+    def merged(first: Any, second: Any, mode: FakeTensorMode) -> Any:
+        one, other = _by_sizes(first, mode), _by_sizes(second, mode)
+        return _made(one, mode) if _are_alike(one, other) else before(one, other, mode)
+
+    branches._merge_output = merged
+    try:
+        yield
+    finally:
+        branches._merge_output = before
+
+
+def _by_sizes(value: Any, mode: FakeTensorMode) -> Any:
+    """A result of a branch with strides that are products of its sizes."""
+    if not isinstance(value, torch.Tensor) or not _is_whole(value):
+        return value
+    strides = [*map(_without_maximum, value.stride())]
+    if all(one is two for one, two in zip(strides, value.stride(), strict=True)):
+        return value
+    return _made(value, mode, strides)
+
+
+def _made(value: torch.Tensor, mode: FakeTensorMode, strides: Any = None) -> torch.Tensor:
+    """A new tensor like another, with its strides or others."""
+    strides = value.stride() if strides is None else strides
+    with mode:
+        return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    """True for a dense tensor that begins where its memory does."""
+    is_plain = value.layout is torch.strided and not value.is_quantized and not value.is_conj()
+    offset = value.storage_offset()
+    return is_plain and isinstance(offset, int) and offset == 0
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """True for tensors of one type and layout.
+
+    Where data decide a size, both have it of an operand: each branch names its own ones anew.
+    """
+    if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)):
+        return False
+    if not (_is_whole(first) and _is_whole(second)) or first.dim() != second.dim():
+        return False
+    of_one_type = (first.dtype, first.device) == (second.dtype, second.device)
+    return of_one_type and _numbers(first) == _numbers(second)
+
+
+def _numbers(value: torch.Tensor) -> list[Any]:
+    """Sizes and strides, of which nothing is asked."""
+    return [*map(_expression, (*value.shape, *value.stride()))]
+
+
+def _expression(number: Any) -> Any:
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
+def _without_maximum(stride: Any) -> Any:
+    """``n - 1`` of ``Max(1, n - 1)``."""
+    if not isinstance(stride, torch.SymInt) or not stride.node.expr.has(Max):
+        return stride
+    plain = stride.node.expr.replace(
+        lambda one: isinstance(one, Max) and len(one.args) == 2 and 1 in one.args,
+        lambda one: next(part for part in one.args if part != 1),
+    )
+    return stride.node.shape_env.create_symintnode(plain, hint=None)

@@ -199,19 +199,18 @@ def check_memory(program: ExportedProgram, name: str, lines: Mapping[str, str]) 
             )
 
 
-def check_shapes_kept(program: ExportedProgram, name: str, lines: Mapping[str, str]) -> None:
-    """Refuse other shapes of an input, a parameter or a buffer in place; ``lines`` do it."""
+def check_shapes_kept(program: ExportedProgram, name: str) -> None:
+    """Refuse other shapes of an input, a parameter or a buffer in place."""
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     for own, last in _views_in_place(program.graph).items():
         if _layout(own) != _layout(last):
-            operator = _operator(last)
             place = users_source_of(last)
-            known = at_line(lines, operator) or (f"\n  at {place}" if place else "")
             raise TraceError(
-                f"tracing {name}: {operator} gives {weights.get(own.name, own.name)} another shape "
-                "in place, where a package keeps the shapes of its inputs and weights; write a "
-                f"view, as y = x.t() in place of x.t_(){known}"
+                f"tracing {name}: {_operator(last)} gives {weights.get(own.name, own.name)} "
+                "another shape in place, where a package keeps the shapes of its inputs and "
+                "weights; write a view, as y = x.t() in place of x.t_()"
+                + (f"\n  at {place}" if place else "")
             )
 
 

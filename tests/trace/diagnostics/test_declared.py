@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from aotpack.errors import TraceError
+from aotpack.errors import TraceError, UnsupportedError
 
 A, B = Dim("a", min=2, max=6), Dim("b", min=2, max=8)
 ROWS = torch.randn(4, 5)
@@ -27,6 +27,33 @@ def sizes_of(traced):
 )
 def test_sizes_with_their_declared_ranges(trace_function, forward, shapes, sizes):
     assert sizes_of(trace_function(forward, ROWS, dynamic_shapes={"x": shapes})) == sizes
+
+
+ONE = Dim("c", min=1, max=64)
+
+
+@pytest.mark.row("S:T13")
+@pytest.mark.parametrize(
+    ("shapes", "forms"),
+    [
+        ({0: ONE + 1}, r"c \+ 1 is dimension 0 of argument 'xs\[0\]'"),
+        ({0: 2 * ONE, 1: ONE + 3}, r"2\*c is dimension 0 of .*, c \+ 3 is dimension 1 of .*"),
+    ],
+)
+def test_a_size_from_one_that_no_dimension_has(trace_function, shapes, forms):
+    words = (
+        rf"exporting m: the size c is declared from 1 on, but no dimension is c itself: {forms}\. "
+        r"Of such .* 2 and more\. Declare c = Dim\('c', min=2, max=64\), or give c itself"
+    )
+    with pytest.raises(UnsupportedError, match=words):
+        trace_function(lambda self, xs: xs[0] * 2, [ROWS], dynamic_shapes={"xs": [shapes]})
+
+
+def test_a_size_from_one_that_a_dimension_has(trace_function):
+    shapes = {"x": {0: ONE, 1: ONE + 1}}
+    assert sizes_of(trace_function(lambda self, x: x * 2, ROWS, dynamic_shapes=shapes)) == {
+        "c": (1, 64)
+    }
 
 
 def by_rows(self, x):

@@ -1,6 +1,7 @@
 """Errors about sizes that must be multiples: which dimension, who asks, what to declare."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -128,11 +129,30 @@ def test_what_else_is_said_stays_in_the_message() -> None:
 
 
 @pytest.mark.parametrize(
+    ("conditions", "advice"),
+    [
+        (
+            ["n >= 5", "n <= 5"],
+            r"Leave dimension 0 of argument 'x' out .* where it is always 5, or",
+        ),
+        (
+            ["n is 8"],
+            r"Leave n out of the dynamic shapes where it is always 8, or change the line\.$",
+        ),
+        (["n >= 5", "n <= 6"], r"Declare Dim\('n', min=5, max=6\) for dimension 0 .*shapes\.$"),
+    ],
+)
+def test_a_range_of_one_size_is_no_range_to_declare(conditions: list[str], advice: str) -> None:
+    message = told([Declared("n", "x", 0, 1, 64)], dict.fromkeys(conditions, ""), {}, ["m.py:1: x"])
+    assert re.match(advice, message.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
     ("forward", "hint"),
     [
         (lambda self, x: x / math.sqrt(x.shape[0]), r"n \*\* 0\.5 is right for all"),
         (lambda self, x: x * math.log(x.shape[0]), "those of torch take a tensor of it"),
-        (lambda self, x: x[: int(0.6 * x.shape[0])], r"as n \* 6 // 10"),
+        (lambda self, x: x[: int(0.6 * x.shape[0])], r"math\.floor\(0\.6 \* n\) and n \* 6 // 10"),
     ],
 )
 def test_numbers_of_sizes_are_told_apart(forward: Any, hint: str) -> None:

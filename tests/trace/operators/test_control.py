@@ -165,7 +165,33 @@ def over_rows(p, x, own):
     return scan(lambda c, e: ([c[0] + e, c[1] * e], c[0] * e), [own(x[0]), own(x[1])], x)[1]
 
 
-SHARING = (halves, changed_around, state_beside_itself, carried_twice, in_a_loop, over_rows)
+def beside_its_transpose(p, x, own):
+    t = own(x.mT)
+    i = torch.tensor(0)
+    return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a @ t @ x / 9), (i, own(x)))[1]
+
+
+def rows_beside_the_transpose(p, x, own):
+    t = own(x.mT)
+    return scan(lambda c, e: (c + e @ t @ x / 9, c * 2), own(x[0]), own(x))[1]
+
+
+def mapped_twice(p, x, own):
+    t, u = own(x[1:]), own(x[1:].mT)
+    return map_over(lambda e, y: e[0] * y.sum() + e[1] @ t @ u, (own(x), own(x)), own(x))
+
+
+SHARING = (
+    halves,
+    changed_around,
+    state_beside_itself,
+    carried_twice,
+    in_a_loop,
+    over_rows,
+    beside_its_transpose,
+    rows_beside_the_transpose,
+    mapped_twice,
+)
 
 
 @pytest.mark.row("S:I3")
@@ -184,17 +210,152 @@ def test_operands_that_share_memory(*, function: Any, strict: bool) -> None:
         torch.testing.assert_close(model(*args), expected)
 
 
+STEPS = {
+    "while": lambda w, x: while_loop(
+        lambda i, a: i < 2, lambda i, a: (i + 1, a @ w @ w.T), (torch.tensor(0), x)
+    )[1],
+    "scan": lambda w, x: scan(lambda c, e: (c @ w @ w.T, c + e), x[0], x)[0],
+    "map": lambda w, x: map_over(lambda row: row @ w @ w.T, x),
+}
+
+
+@pytest.mark.row("S:I4")
+@pytest.mark.parametrize(("kind", "steps"), [("while", 2), ("scan", 3), ("map", 1)])
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_buffer_and_its_transpose_in_a_loop(*, kind: str, steps: int, strict: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("w", torch.randn(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return STEPS[kind](self.w, x) + self.w.sum()
+
+    module, x = Model(), torch.randn(3, 4)
+    model = aotpack.compile(module, (x,), target="cpu", strict=strict)
+    powers = torch.linalg.matrix_power(module.w @ module.w.T, steps)
+    expected = (x[0] if kind == "scan" else x) @ powers + module.w.sum()
+    torch.testing.assert_close(model(x), expected, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.row("S:I3")
 @pytest.mark.parametrize(
     "forward",
     [
+        lambda self, p, x: while_loop(
+            lambda i, a: i < 3, lambda i, a: (i + x.mT.sum(), x), (torch.tensor(0.0), x * 1)
+        ),
         lambda self, p, x: torch.cond(p, lambda x: x, lambda x: x * 2, (x,)),
         lambda self, p, x: while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a[:]), (0, x)),
     ],
 )
 def test_results_that_share_memory_are_refused(trace_function, forward) -> None:
-    message = (
-        r"(?s)alias.*write x.clone\(\) for a result.*\n  at test_control.py:\d+: lambda self, p"
-    )
+    message = r"(?s)alias.*write x.clone\(\) for a result.*\n  at test_control.py:\d+: .*lambda"
     with pytest.raises(TraceError, match=message):
         trace_function(forward, torch.tensor(True), X)
+
+
+def behind_the_first(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x[:, 1:],))
+
+
+def of_one_layout_or_another(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a.clone(), (x[:, :-1],)).sum(0)
+
+
+def turned(choose, x):
+    return choose(x.sum() > 0, lambda a: a[:, 1:].t() * 2, lambda a: a[:, 1:].t() - 1, (x,)) + 1
+
+
+def nested(choose, x):
+    def inner(a):
+        return choose(a.sum() > 9, lambda b: b[:, 1:] * 1, lambda b: b[:, 1:] + 1, (a,))
+
+    return choose(x.sum() > 0, inner, lambda a: a[:, 1:] * 3, (x,)).reshape(-1)
+
+
+def rows(choose, x):
+    return choose(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x.mT[1:],))
+
+
+SLICES = (behind_the_first, of_one_layout_or_another, turned, nested, rows)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize("function", SLICES, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("low", [1, 2, 3])
+def test_results_behind_a_slice_of_a_dynamic_dimension(function, low) -> None:
+    """torch writes their strides as ``Max(1, c - 1)``, and sizes of 1 are no others."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(torch.cond, x)
+
+    sizes = {"x": {1: Dim("c", min=low, max=64)}}
+    model = aotpack.compile(Model(), (torch.randn(4, 5),), target="cpu", dynamic_shapes=sizes)
+    for columns in (low, 2, 3, 7):
+        for sign in (1, -1):
+            x = sign * torch.rand(4, max(columns, low))
+            expected = function(lambda p, f, g, args: f(*args) if p else g(*args), x)
+            torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize(
+    ("branch", "shapes"),
+    [
+        (lambda x, y: y * 2, r"\(c, 5\) and \(d, 5\)"),
+        (lambda x, y: torch.cat([x, y]), r"\(c, 5\) and \(c \+ d, 5\)"),
+        (lambda x, y: x[:, 1:] * 2, r"\(c, 5\) and \(c, 4\)"),
+    ],
+)
+def test_results_of_other_shapes_are_refused(trace_function, branch, shapes) -> None:
+    message = rf"return tensors of the shapes {shapes}; accepted are .*\n  at test_control.py:\d+"
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(
+            lambda self, x, y: torch.cond(x.sum() > 0, lambda x, y: x + 1, branch, (x, y)) + x,
+            *(torch.randn(4, 5), torch.randn(7, 5)),
+            dynamic_shapes={"x": {0: Dim("c", min=1, max=9)}, "y": {0: Dim("d", min=1, max=9)}},
+        )
+
+
+def test_a_view_as_a_result_is_refused(trace_function) -> None:
+    with pytest.raises(
+        TraceError, match=r"write x\.clone\(\) for a result that is .* a part of one"
+    ):
+        trace_function(
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda x: x[:, 1:], lambda x: x[:, 1:] * 2, (x,)
+            ),
+            torch.randn(4, 5),
+        )
+
+
+@pytest.mark.row("S:I3")
+def test_results_that_lie_in_parts_of_memory() -> None:
+    class Parts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            parts = lambda y: y.mT[:2].expand(3, 2, -1)  # noqa: E731
+            result = torch.cond(x.sum() > 0, lambda x: parts(x * 2), lambda x: parts(x - 1), (x,))
+            return result * 2
+
+    sizes = {"x": {0: Dim("c", min=1, max=9)}}
+    model = aotpack.compile(Parts(), (torch.ones(4, 5),), target="cpu", dynamic_shapes=sizes)
+    for x in (torch.ones(1, 5), torch.ones(3, 5), -torch.ones(2, 5)):
+        part = (x * 4 if x.sum() > 0 else x * 2 - 2).mT[:2].expand(3, 2, -1)
+        torch.testing.assert_close(model(x), part)
+
+
+@pytest.mark.row("S:I3")
+def test_results_that_lie_otherwise_are_refused(trace_function) -> None:
+    message = (
+        r"(?s)branches return tensors that lie alike.*\.contiguous\(\) for each result\n  at test_"
+    )
+    with pytest.raises(TraceError, match=message) as error:
+        trace_function(
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda x: (x * 2)[:, :2], lambda x: (x * 3)[:, :2].contiguous(), (x,)
+            ),
+            torch.randn(4, 5),
+        )
+    assert "Hint: Your code" not in str(error.value)

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
+from aotpack.errors import TraceError
 from aotpack.lower import LOWERINGS
 from aotpack.trace import trace
 from aotpack.trace.operators.layouts import kept_layouts
@@ -91,3 +93,56 @@ def test_programs_are_changed_only_where_a_layout_is_lost(change, is_changed):
         assert (str(program.graph) != before) == is_changed
         assert ("copy_" in str(program.graph)) == is_changed
     assert str(program.graph) == before
+
+
+def scaled(x):
+    made = x * 1
+    made[:, : x.shape[0] - x.shape[1]] *= 2
+    return made
+
+
+def added(x):
+    made = torch.zeros_like(x)[None]
+    made[:, :, x.shape[1] - x.shape[0] :] += x[:, x.shape[1] - x.shape[0] :]
+    return made
+
+
+def of_rows_that_data_choose(x):
+    made = x[x[:, 0] > 0]
+    made[:, : x.shape[0] - x.shape[1]] *= 2
+    return made
+
+
+@pytest.mark.parametrize("low", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "strict"),
+    [
+        (scaled, False),
+        (scaled, True),
+        (added, False),
+        (added, True),
+        (of_rows_that_data_choose, False),
+    ],
+)
+def test_an_assignment_to_a_slice_between_two_sizes(*, function, low, strict):
+    """Its length is that of no input: torch asks whether it is contiguous, which nobody knows."""
+    model = type("Slices", (nn.Module,), {"forward": lambda self, x: function(x)})()
+    a, b = (torch.export.Dim(name, min=low, max=64) for name in "ab")
+    how = {"dynamic_shapes": {"x": {0: a, 1: b}}, "target": "cpu", "strict": strict}
+    package = aotpack.compile(model, (torch.randn(7, 4),), **how)
+    for rows in (low, 2, 3, 5):
+        for columns in (low, 2, 4, 7):
+            x = torch.randn(rows, columns)
+            torch.testing.assert_close(package(x), function(x))
+
+
+def test_another_shape_of_such_a_slice_is_refused():
+    model = type("Flat", (nn.Module,), {"forward": lambda self, x: flat(x)})()
+    a, b = (torch.export.Dim(name, min=2, max=64) for name in "ab")
+    shapes = {"x": {0: a, 1: b}}
+    with pytest.raises(TraceError, match=r"\n  at test_layouts.py:\d+: return .*view\(-1\)"):
+        trace(model, (torch.randn(7, 4),), name="m", version="1", dynamic_shapes=shapes)
+
+
+def flat(x):
+    return (x * 1)[:, : x.shape[0] - x.shape[1]].view(-1)

@@ -53,6 +53,17 @@ DISTRIBUTIONS: list[tuple[str, Callable[..., Any], float, float, float, float]] 
     ("bernoulli_", lambda x: x.clone().bernoulli_(0.75), 0.75, 0.1875**0.5, 0, 1),
     ("random_", lambda x: x.clone().random_(-2, 3), 0, 2**0.5, -2, 2),
     ("random_named", lambda x: x.clone().random_(-2, to=3), 0, 2**0.5, -2, 2),
+    (
+        "random_from",
+        lambda x: x.int().random_(2**31 - 4, None).long() - 2**31,
+        -2.5,
+        1.25**0.5,
+        -4,
+        -1,
+    ),
+    ("random_all", lambda x: x.long().random_() * 2.0**-63, 0.5, 12**-0.5, 0, 1),
+    ("random_bytes", lambda x: x.byte().random_(), 127.5, 73.9, 0, 255),
+    ("random_half", lambda x: x.half().random_(), 1024, 2049 * 12**-0.5, 0, 2048),
     ("random_to", lambda x: x.clone().random_(10), 4.5, 8.25**0.5, 0, 9),
     ("uniform_", lambda x: x.clone().uniform_(-1, 3), 1, 4 / 12**0.5, -1, 3),
     ("normal_", lambda x: x.clone().normal_(2, 3), 2, 3, -16, 20),
@@ -155,8 +166,29 @@ def test_ends_of_integers_are_traced() -> None:
     assert [spec.name for spec in traced.graph.signature.inputs] == ["x", "seed"]
     for ends in ((), (0, None)):
         draw = Drawing(lambda x, ends=ends: x + torch.zeros(3).random_(*ends))
-        with pytest.raises(UnsupportedError, match=r"aten.random_.default at .* cannot be drawn"):
-            trace(draw, (torch.ones(3),), **NAMED)
+        assert trace(draw, (torch.ones(3),), **NAMED).graph.signature.kwargs.keys == ("seed",)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1000, 1000), (299, 303), (-303, -299), (250, 2**40)])
+def test_integers_that_a_type_lacks_stay_in_their_range(low: int, high: int) -> None:
+    x = drawn(lambda x: x.bfloat16().random_(low, high)).double()
+    assert low <= x.min() and x.max() < high
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda x: x.byte().random_(0, 300), r"uint8 .* \[0, 256\).*not in \[0, 300\); change"),
+        (lambda x: x.bool().random_(-1, 2), r"bool .* \[0, 2\).*not in \[-1, 2\)"),
+        (lambda x: torch.randint(0, 70000, (3,), dtype=torch.half), r"\[-65504, 65505\), not in"),
+        (lambda x: x.random_(5, 5), r"not in \[5, 5\)"),
+        (lambda x: x.long().random_(-2, 2**63 - 1), r"at most 2\*\*63 numbers.*not in \[-2, 92"),
+        (lambda x: x.bfloat16().random_(1025, 1028), r"bfloat16 has no integer in \[1025, 1028\)"),
+    ],
+)
+def test_ranges_beyond_a_type_are_refused(draw: Callable[..., Any], words: str) -> None:
+    with pytest.raises(TraceError, match=rf"{words}.*\n  at test_random.py"):
+        trace(Drawing(lambda x: draw(x.clone())), (torch.ones(3),), **NAMED)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

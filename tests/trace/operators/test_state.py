@@ -335,11 +335,32 @@ def test_other_shapes_of_inputs_and_buffers_are_refused(change, message, dynamic
         lambda self, x: x[:1].t_().unsqueeze_(0),
         lambda self, x: (x * 1).t_(),
         lambda self, x: x[None].squeeze_(),
+        lambda self, x: self.rows[:1].squeeze_(),
+        lambda self, x: self.rows.view(3, 2).t_().unsqueeze_(0).mul_(1),
+        lambda self, x: self.rows.unsqueeze_(0).squeeze_(0),
     ],
 )
 def test_views_in_place_that_leave_inputs_as_they_are(change):
     model = aotpack.compile(Rearranged(change), (X,), target="interpreter")
     assert torch.equal(model(X), X * 2 + 15)
+
+
+def hidden(self, x):
+    self.rows.detach().squeeze_()
+    if not torch.compiler.is_exporting():
+        self.rows.add_(1)
+
+
+def hidden_in_other_memory(self, x):
+    self.rows.data.squeeze_()
+    if not torch.compiler.is_exporting():
+        self.rows.add_(1)
+
+
+@pytest.mark.parametrize("change", [hidden, hidden_in_other_memory])
+def test_a_write_beside_views_in_place_is_seen(change):
+    with pytest.raises(TraceError, match="forward writes to rows, and not while it is exported"):
+        traced(Rearranged(change))
 
 
 def test_a_shape_that_torch_cannot_put_back_is_refused():

@@ -107,10 +107,51 @@ def _randn_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_
 
 
 def _integers(d: Draws, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
-    """In [low, high): 63 bits modulo the range; the bias is at most 2**-32."""
-    if not 0 < high - low <= 2**31:
-        raise ValueError(f"a range of 1 to 2**31 integers is accepted, not [{low}, {high})")
-    return ((d.bits(size) & (2**63 - 1)) % (high - low) + low).to(dtype)
+    """In [low, high): 63 bits modulo the range; the bias is at most that of torch."""
+    least, largest = _ends(dtype)
+    if not least <= low < high <= largest + 1:
+        raise ValueError(
+            f"random integers of {dtype} are drawn from ranges that are not empty, within "
+            f"[{least}, {largest + 1}), not in [{low}, {high}); change the range, or draw in a "
+            "wider type"
+        )
+    if high - low > 2**63:
+        raise ValueError(
+            f"random integers are drawn in ranges of at most 2**63 numbers, not in [{low}, {high})"
+        )
+    whole = d.bits(size) & (2**63 - 1)
+    whole = whole if high - low == 2**63 else whole % (high - low)
+    return _rounded(whole + low, low, high, dtype)
+
+
+def _ends(dtype: torch.dtype) -> tuple[int, int]:
+    """The smallest and largest integer of a type."""
+    if dtype is torch.bool:
+        return 0, 1
+    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _rounded(drawn: torch.Tensor, low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
+    """Integers in [low, high) as numbers of a type that lie in [low, high) too."""
+    result, exact = drawn.to(dtype), _consecutive(dtype)
+    if not dtype.is_floating_point or (-exact <= low and high - 1 <= exact):
+        return result
+    first, last = -_floor(-low, exact), _floor(high - 1, exact)
+    if first > last:
+        raise ValueError(f"{dtype} has no integer in [{low}, {high})")
+    return result.clamp(first, last)
+
+
+def _floor(number: int, exact: int) -> int:
+    """The largest integer of a floating type that is at most a number."""
+    places = max(abs(number).bit_length() - exact.bit_length() + 1, 0)
+    return number >> places << places
+
+
+def _consecutive(dtype: torch.dtype) -> int:
+    """The largest number up to which a type has all integers."""
+    return 2 ** _MANTISSA[dtype] if dtype.is_floating_point else _ends(dtype)[1]
 
 
 def _randint(
@@ -145,9 +186,9 @@ def _random_(
 ) -> torch.Tensor:
     names = ("from", "to")[len(ends) + len(named) == 1 :]
     given = dict(zip(names, ends, strict=False)) | named
-    if given.get("to") is None:
-        return x.random_()  # up to the largest number of the type, which is refused
-    return x.copy_(_integers(d, given.get("from", 0), given["to"], x.shape, x.dtype))
+    high = given.get("to")
+    high = _consecutive(x.dtype) + 1 if high is None else high
+    return x.copy_(_integers(d, given.get("from", 0), high, x.shape, x.dtype))
 
 
 def _uniform_(d: Draws, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
