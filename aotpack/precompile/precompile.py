@@ -2,14 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from aotpack.devices import GPUS, RESERVED_SHARED
+from aotpack.devices import GPUS, RESERVED_SHARED, SHARED_SIZES, Gpu
 from aotpack.errors import CompileError
-from aotpack.ir.kernels.tiles import ALL_SHARED
+from aotpack.ir.kernels.tiles import LARGEST_SPLIT
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.compilers import compiler_versions
@@ -62,12 +62,10 @@ def precompile(
     if CPU in targets:
         made, host, compilers["cc"] = _compile_host(rendered, host_build(cpu_arch), cache, reporter)
         binaries += made
-    devices = {str(target): target for target in targets if target.is_native}
-    binaries = [_with_carveout(one, devices.get(one.target), rendered) for one in binaries]
     return Precompiled(
         rendered=rendered,
         targets=tuple(targets),
-        binaries=tuple(sorted(binaries, key=lambda binary: (binary.target, binary.kernel))),
+        binaries=tuple(sorted(_with_carveouts(binaries, targets, rendered), key=_place)),
         compilers=compilers,
         host=host,
         refused=refused,
@@ -133,23 +131,45 @@ def _compile(
     return found
 
 
-def _with_carveout(binary: Binary, target: Target | None, rendered: Rendered) -> Binary:
-    """A binary with the split of shared memory and L1 cache for all kernels of its methods.
+def _place(binary: Binary) -> tuple[str, str]:
+    return binary.target, binary.kernel
+
+
+def _with_carveouts(
+    binaries: Sequence[Binary], targets: Sequence[Target], rendered: Rendered
+) -> Iterator[Binary]:
+    """Binaries with one split of shared memory and L1 cache for all kernels of a method.
 
     A multiprocessor changes its split when it is idle alone, and launches of one method overlap.
-    One split for all is that of kernels which ask for one, if others fit in it.
+    The one for all is the largest that kernels ask for, up to ``LARGEST_SPLIT``; those that ask for
+    more have their own beside it, and those that do not fit in it that of the driver.
     """
-    if target is None:
-        return binary
-    gpu, split = GPUS[target.arch], 0
+    native = {str(target): target.arch for target in targets if target.is_native}
+    splits = {name: _splits(rendered, arch) for name, arch in native.items()}
+    for binary in binaries:
+        split = splits.get(binary.target, {}).get(binary.kernel, 0)
+        if binary.shared + RESERVED_SHARED > split:
+            yield binary
+            continue
+        yield replace(binary, carveout=_percent(split, GPUS[native[binary.target]]))
+
+
+def _percent(split: int, gpu: Gpu) -> int:
+    """The smallest size of shared memory that has the bytes, of the largest one."""
+    whole = gpu.shared + RESERVED_SHARED
+    sizes = (1024 * size for size in SHARED_SIZES)
+    return ceil(100 * min(next(size for size in sizes if size >= min(split, whole)), whole) / whole)
+
+
+def _splits(rendered: Rendered, arch: int) -> dict[str, int]:
+    """Bytes of shared memory by kernel, where kernels of a method ask for them."""
+    found: dict[str, int] = {}
     for method in rendered.entries.values():
-        own = {one.name: one.shared_split for one in method.kernels if one.is_for(target.arch)}
-        if binary.kernel in own:
-            common = (one for one in own.values() if one < ALL_SHARED)
-            split = max(split, own[binary.kernel] or max(common))
-    if binary.shared + RESERVED_SHARED > split:
-        return binary
-    return replace(binary, carveout=min(100, ceil(100 * split / (gpu.shared + RESERVED_SHARED))))
+        own = {one.name: one.shared_split for one in method.kernels if one.is_for(arch)}
+        common = max((one for one in own.values() if one <= LARGEST_SPLIT), default=0)
+        if common:
+            found |= {name: max(found.get(name, 0), common, one) for name, one in own.items()}
+    return found
 
 
 def _is_usable(request: Request, answer: Binary | str) -> bool:

@@ -125,8 +125,7 @@ class Sources:
         admits = early and self.streamed_after and not kernel.streams
         text = _admitting_first(kernel, language) if admits else kernel.text
         shown = text(kernel.name)
-        if without is not None and not early:
-            shown = without(shown)
+        shown = shown if early or without is None else without(shown)
         shown = _compared(kernel, shown, language)
         gluon_text = self._gluon_text(kernel, language, early=early)
         launch = f"{_launch(kernel)}{gluon_text(kernel.name)}"

@@ -8,7 +8,7 @@ import pytest
 from triton import knobs
 
 from aotpack.errors import CompileError
-from aotpack.ir.kernels.tiles import ALL_SHARED, CODES_SPLIT
+from aotpack.ir.kernels.tiles import LARGEST_SPLIT
 from aotpack.precompile import precompile
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.request import Request
@@ -109,8 +109,8 @@ def test_the_interpreter_gets_the_text() -> None:
 
 @pytest.mark.row("C:L8")
 def test_kernels_of_a_method_share_a_split_of_memory_that_some_are_for() -> None:
-    plain, codes = kernel("a"), replace(kernel("b"), shared_split=CODES_SPLIT)
-    many = replace(kernel("c"), shared_split=ALL_SHARED)
+    plain, codes = kernel("a"), replace(kernel("b"), shared_split=LARGEST_SPLIT)
+    many = replace(kernel("c"), shared_split=225 * 1024)
     targets = [SM80, SM90, INTERPRETER]
 
     def splits(*kernels: KernelSource) -> list[int]:
@@ -118,22 +118,23 @@ def test_kernels_of_a_method_share_a_split_of_memory_that_some_are_for() -> None
         return [one.carveout for one in product.binaries if one.target != "sm_80"]
 
     assert splits(plain, codes, many) == [0, 0, 0, 58, 58, 100]
-    assert splits(plain, many) == [0, 0, 0, 100]
+    assert splits(replace(codes, shared_split=97 * 1024)) == [0, 44]
+    assert splits(plain, many) == [0, 0, 0, 0]
     assert splits(plain, replace(codes, arches=((80, 89),))) == [0, 0, 0]
     methods = {"one": rendered(plain, codes), "other": rendered(many)}
     joined = replace(rendered(plain, codes, many), methods=methods)
     product = precompile(joined, [SM90], jobs=1)
-    assert [one.carveout for one in product.binaries] == [58, 58, 100]
+    assert [one.carveout for one in product.binaries] == [58, 58, 0]
     apart = replace(joined, methods={"one": rendered(codes), "other": rendered(plain, many)})
-    assert [one.carveout for one in precompile(apart, [SM90], jobs=1).binaries] == [0, 58, 100]
+    assert [one.carveout for one in precompile(apart, [SM90], jobs=1).binaries] == [0, 58, 0]
 
 
 def test_a_kernel_that_does_not_fit_in_the_split_has_that_of_the_driver() -> None:
-    codes = replace(kernel("b"), shared_split=CODES_SPLIT)
+    codes = replace(kernel("b"), shared_split=LARGEST_SPLIT)
     large = kernel("a", GREEDY.replace("num_stages=8", "num_stages=3"))
     product = precompile(rendered(large, codes), [SM90], jobs=1)
     assert [one.carveout for one in product.binaries] == [0, 58]
-    assert product.binaries[0].shared + 1024 > CODES_SPLIT
+    assert product.binaries[0].shared + 1024 > LARGEST_SPLIT
 
 
 def test_a_second_build_compiles_nothing(cache: Path) -> None:

@@ -90,7 +90,8 @@ class MatmulTile:
     gives the rows of a matrix unit: these are many, and the left one may have few. One that
     ``decodes`` has instructions for 8-bit floats. With ``in_matrix_unit`` compiled code multiplies
     one row and codes there (``one_row.py``): codes of the last ``in_shared`` steps of a warp come
-    through shared memory, the others through registers.
+    through shared memory, the others through registers. It is for ``shared_split`` bytes of shared
+    memory on a multiprocessor, which the programs there take; 0 for any.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
@@ -115,6 +116,7 @@ class MatmulTile:
     run: int = 1
     in_matrix_unit: bool = False
     in_shared: int = 0
+    shared_split: int = 0
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -196,8 +198,7 @@ class TurnsTile:
 Tile: TypeAlias = (
     PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile | TurnsTile
 )
-CODES_SPLIT = 132 * 1024  # bytes of shared memory; the rest of a multiprocessor's is L1 cache
-ALL_SHARED = 2**20  # more than any has
+LARGEST_SPLIT = 132 * 1024  # bytes of shared memory; more leaves too little L1 cache for loads
 MAX_ARCH = 10_000  # above all
 ANY_ARCH = (1, MAX_ARCH)
 WARP = 32  # threads
@@ -245,13 +246,8 @@ def cluster_size(tile: Tile) -> int:
 
 
 def shared_split(tile: Tile) -> int:
-    """The bytes of a multiprocessor's shared memory that a tile is for; 0 for any.
-
-    Codes come through shared memory and, on their way to registers, through the L1 cache.
-    """
-    if not isinstance(tile, MatmulTile) or not tile.in_shared:
-        return 0
-    return ALL_SHARED if tile.most_programs else CODES_SPLIT
+    """The bytes of a multiprocessor's shared memory that a tile is for; 0 for any."""
+    return tile.shared_split if isinstance(tile, MatmulTile) else 0
 
 
 def exchanges(tile: Tile) -> bool:

@@ -37,9 +37,6 @@ from aotpack.ir.kernels.access import (
 )
 from aotpack.ir.kernels.one_row import (
     DECODED,
-    RowShape,
-    fits_matrix_unit,
-    row_shape,
 )
 from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
@@ -49,6 +46,7 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import Axis, Indirect
 from aotpack.ir.values import Apply, Const, IndexValue, Load, walk
 from aotpack.schedule.program.merge_products import SHORTEST_SUM
+from aotpack.schedule.tiles.one_row import WARPS, in_matrix_unit
 
 MOST_ROWS = {DType.BFLOAT16: 2, DType.FLOAT16: 2, DType.FLOAT32: 8}
 """For which multiplying takes less time than loading, by the type of factors."""
@@ -61,15 +59,6 @@ ALL_CODES = 32  # the same, of codes of 8 bits
 SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
 SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs,
 MANY_CODES = 8192  # where there are so many
-WARPS = 4
-LONG_CODES = 4096  # bytes along k of one column, from which on more warps share them
-UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
-LONG_ROW_SHARED = 65536  # bytes of their codes in shared memory, where warps are more
-HELD_BYTES = 512  # of codes in a thread's registers
-UNIT_PROGRAMS = 3  # of a multiprocessor, with so many
-MULTIPROCESSORS = H200.multiprocessors  # for which these programs are shared out
-RESERVED_BYTES = 2048  # of shared memory, for each program
-ENOUGH_PROGRAMS = 128  # one for each multiprocessor
 SPLITS = (8, 6, 4, 3, 2)
 ENOUGH_TILES = 48  # of 64 columns: each multiprocessor has 120 KiB in flight
 FEWER_TILES = 32  # that are enough for a sum not longer than
@@ -106,7 +95,7 @@ def few_rows_variants(
                 limit = rows // 2
                 break
             at_most = None if high <= rows else rows
-            unit = _in_matrix_unit(tiles[0], products, program, strides) if rows == 1 else None
+            unit = in_matrix_unit(tiles[0], products, program, strides) if rows == 1 else None
             found += _by_decoding(tiles, products, at_most, unit)
         rows *= 2
     has_vectors = along_k or _steps_by_one(template_op, template_op.n, strides)
@@ -133,55 +122,6 @@ def _by_decoding(
         yield Variant(unit, HOPPER, BLACKWELL - 1, rows, at_most, others=tiles[:1])
         first = BLACKWELL
     yield Variant(tiles[0], first, MAX_ARCH, rows, at_most, others=tiles[1:])
-
-
-def _in_matrix_unit(
-    tile: MatmulTile, products: tuple[Matmul, ...], program: Program, strides: Strides
-) -> MatmulTile | None:
-    """A tile of one row and codes that are factors of the matrix unit as they lie."""
-    dtypes = {name: one.dtype for name, one in program.buffers.items()}
-    if not tile.weights_first or not fits_matrix_unit(products, strides, dtypes, WARPS):
-        return None
-    shape, warps = row_shape(products, WARPS), WARPS
-    assert shape is not None
-    if shape.row >= LONG_CODES and fits_matrix_unit(products, strides, dtypes, 2 * WARPS):
-        warps = 2 * WARPS
-    held = shape.row * len(products)  # bytes of a column
-    fitting = [c for c in UNIT_COLUMNS[warps] if c * held <= warps * WARP * HELD_BYTES]
-    count = int(products[0].n.extent)
-    whole = [c for c in fitting if count % c == 0]
-    if not whole:
-        return None
-    enough = (c for c in whole if count // c >= ENOUGH_PROGRAMS)
-    columns = next(enough, whole[-1])
-    made = replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
-    shape = row_shape(products, warps)
-    assert shape is not None
-    return _at_once(made, shape, count // columns, columns * held)
-
-
-def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> MatmulTile:
-    """The tile for programs that all run at once, with ``size`` bytes of codes for each tile.
-
-    Of a long row ``LONG_ROW_SHARED`` bytes are in shared memory: no two such programs run on one
-    multiprocessor, and one begins while programs of the launch before hold registers. Of others
-    little more than registers hold is there too. If there is much more, programs go through several
-    tiles, equally many but for the last: each asks for the codes of its next one when it has
-    multiplied those of one, and makes the row once.
-    """
-    if tile.num_warps > WARPS:
-        step = size // shape.all_steps
-        return replace(tile, in_shared=min(shape.all_steps, LONG_ROW_SHARED // step))
-    is_full = size == WARPS * WARP * HELD_BYTES
-    if not is_full or tiles <= MULTIPROCESSORS:
-        return tile
-    if tiles <= 2 * UNIT_PROGRAMS * MULTIPROCESSORS:
-        return replace(tile, in_shared=ceil(3 * shape.all_steps / 8))
-    factor = 4 * shape.row * shape.parts  # bytes of the row as a factor
-    fitting = H200.shared // (size + factor + RESERVED_BYTES)
-    resident = min(UNIT_PROGRAMS, fitting) * MULTIPROCESSORS
-    programs = ceil(tiles / ceil(tiles / resident))
-    return replace(tile, most_programs=programs, in_shared=shape.all_steps)
 
 
 def _loads(template_op: Matmul) -> list[Load]:
