@@ -57,7 +57,12 @@ from aotpack.trace.operators.layouts import (
     plain_views,
     replace_plain_views,
 )
-from aotpack.trace.operators.modes import AlsoInside, WithoutKeywords, WithoutStreams
+from aotpack.trace.operators.modes import (
+    AlsoInside,
+    WithoutKeywords,
+    WithoutStreams,
+    forget_branches,
+)
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.state import (
@@ -178,7 +183,7 @@ def _anew(*given: Any, **options: Any) -> ExportedProgram:
 
     To see whether that fits, dynamo asks conditions on sizes, which would count as the model's.
     """
-    torch._dynamo.reset_code_caches()
+    forget_branches()
     return torch.export.export(*given, **options)
 
 

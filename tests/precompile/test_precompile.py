@@ -107,7 +107,6 @@ def test_the_interpreter_gets_the_text() -> None:
     assert product.compilers == {}
 
 
-@pytest.mark.row("C:L8")
 def test_kernels_of_a_method_share_a_split_of_memory_that_some_are_for() -> None:
     plain, codes = kernel("a"), replace(kernel("b"), shared_split=LARGEST_SPLIT)
     many = replace(kernel("c"), shared_split=225 * 1024)
@@ -137,6 +136,7 @@ def test_a_kernel_that_does_not_fit_in_the_split_has_that_of_the_driver() -> Non
     assert product.binaries[0].shared + 1024 > LARGEST_SPLIT
 
 
+@pytest.mark.row("C:L8")
 def test_a_second_build_compiles_nothing(cache: Path) -> None:
     stage, first, second = rendered(kernel("a")), Counter(), Counter()
     one = precompile(stage, [SM90], progress=first)

@@ -35,9 +35,7 @@ from aotpack.ir.kernels.access import (
     local_slope,
     shared_length,
 )
-from aotpack.ir.kernels.one_row import (
-    DECODED,
-)
+from aotpack.ir.kernels.one_row import DECODED
 from aotpack.ir.kernels.runs import split_run_scale
 from aotpack.ir.kernels.tiles import MAX_ARCH, WARP, MatmulTile, Variant
 from aotpack.ir.operations import Matmul

@@ -173,7 +173,7 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         for size in sizes
         if multiple_of(size.name, conditions) or size.limited(conditions)
     ]
-    known += fixed_sizes(conditions)
+    known += [*fixed_sizes(conditions)]
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""

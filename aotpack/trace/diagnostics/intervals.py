@@ -1,7 +1,8 @@
 """Proofs of conditions on sizes that round floats, such as ``floor(0.6 * float(n)) <= n``.
 
-A condition that interval arithmetic shows for a box of sizes holds for each of them: every
-operation here is monotonic in each operand, and so is its rounding. A box that shows nothing is
+A condition that interval arithmetic shows for a box of sizes holds for each of them: sums,
+products, quotients and roundings have their ends at ends of operands, and remainders are of
+integers. A box that shows nothing is
 cut in two, down to single sizes; where the boxes become too many, nothing is proved.
 """
 
@@ -78,7 +79,7 @@ def _in_box(condition: str, sizes: Mapping[str, Int], box: Box) -> bool | None:
     """True or False where that is shown for all sizes of a box, else None."""
     try:
         return _truth(_parsed(condition), {name: _ends(size, box) for name, size in sizes.items()})
-    except (_UnknownError, ZeroDivisionError, OverflowError):
+    except (_UnknownError, ArithmeticError, TypeError, ValueError):
         return None
 
 
@@ -123,8 +124,6 @@ def _truth(node: ast.expr, sizes: Mapping[str, Span]) -> bool | None:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             truth = _truth(operand, sizes)
             return None if truth is None else not truth
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compared(op, _span(left, sizes), _span(right, sizes))
         case ast.Compare(left=left, ops=ops, comparators=rights):
             sides = zip([left, *rights[:-1]], ops, rights, strict=True)
             found = [_compared(op, _span(a, sizes), _span(b, sizes)) for a, op, b in sides]
@@ -163,22 +162,40 @@ def _span(node: ast.expr, sizes: Mapping[str, Span]) -> Span:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             low, high = _span(operand, sizes)
             return -high, -low
+        case ast.BinOp(op=ast.Mod() | ast.FloorDiv()) if not _is_integer(node):
+            raise _UnknownError
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
             return _remainder(_span(left, sizes), _span(right, sizes))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _combined(op, _span(left, sizes), _span(right, sizes))
         case ast.Call(func=ast.Name(id=name), args=args) if name in _MONOTONIC:
+            if name == "round" and len(args) > 1:
+                raise _UnknownError
             spans = [_span(arg, sizes) for arg in args]
             low, high = (_MONOTONIC[name](*(span[end] for span in spans)) for end in (0, 1))
             return low, high
     raise _UnknownError
 
 
+def _is_integer(node: ast.expr) -> bool:
+    """True if a number is an integer for all sizes."""
+    match node:
+        case ast.Call(func=ast.Name(id="floor" | "ceil" | "trunc" | "round"), args=[_]):
+            return True
+        case ast.Call(func=ast.Name(id="min" | "max"), args=args):
+            return all(map(_is_integer, args))
+        case ast.BinOp(left=left, op=op, right=right):
+            return not isinstance(op, ast.Div) and _is_integer(left) and _is_integer(right)
+        case ast.UnaryOp(operand=operand):
+            return _is_integer(operand)
+        case ast.Constant(value=value):
+            return isinstance(value, int)
+    return isinstance(node, ast.Name)
+
+
 def _combined(op: ast.operator, a: Span, b: Span) -> Span:
     """A sum, difference, product or quotient: its ends are at ends of the operands."""
-    is_quotient = isinstance(op, _QUOTIENTS)
-    floats = any(isinstance(end, float) for end in (*a, *b))
-    if is_quotient and (b[0] <= 0 <= b[1] or (floats and isinstance(op, ast.FloorDiv))):
+    if isinstance(op, _QUOTIENTS) and b[0] <= 0 <= b[1]:
         raise _UnknownError
     found = [_BINARY[type(op)](first, second) for first in a for second in b]
     return min(found), max(found)
@@ -187,7 +204,7 @@ def _combined(op: ast.operator, a: Span, b: Span) -> Span:
 def _remainder(a: Span, b: Span) -> Span:
     """The remainder of an integer by a positive constant."""
     divisor = b[0]
-    if b[0] != b[1] or divisor <= 0 or any(isinstance(end, float) for end in (*a, *b)):
+    if b[0] != b[1] or divisor <= 0:
         raise _UnknownError
     if a[0] // divisor == a[1] // divisor:
         return a[0] % divisor, a[1] % divisor

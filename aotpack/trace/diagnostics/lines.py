@@ -58,12 +58,14 @@ class UsersLines(TorchFunctionMode):
             self._note("resize_", self.found)
         elif func in _VIEWS_IN_PLACE:
             self._note(func.__name__, self.views)
-            self.turned.append(args[0] if args[0]._base is None else args[0]._base)
         outer, self.operator = self.operator, getattr(func, "__name__", "")
         try:
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
         finally:
             self.operator = outer
+        if func in _VIEWS_IN_PLACE:  # one that raises has changed nothing
+            self.turned.append(args[0] if args[0]._base is None else args[0]._base)
+        return result
 
     def _note_part(self, _module: nn.Module, name: str, _part: object) -> None:
         self._note(name, self.found)

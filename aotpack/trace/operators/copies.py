@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._dynamo.output_graph import SubgraphTracer
+from torch._dynamo import output_graph
 from torch._export import utils as export_names
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -27,6 +27,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from aotpack.trace.operators.control import CONTROL, MAP
+from aotpack.trace.operators.modes import patched
 
 _ATEN = torch.ops.aten
 
@@ -90,15 +91,17 @@ def shared_operands() -> Iterator[None]:
     torch.export names the inputs of the body of ``map`` like the operands, of which one may come
     twice.
     """
-    tracer: Any = SubgraphTracer
-    before, naming = tracer.has_aliasing, export_names._name_hoo_subgraph_placeholders
-    tracer.has_aliasing = lambda traced: before(_Traced(_Apart(traced.graph)))
-    export_names._name_hoo_subgraph_placeholders = partial(_name_inputs, naming)
-    try:
+
+    def asking(before: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda traced: before(_Traced(_Apart(traced.graph)))
+
+    tracer = getattr(output_graph, "SubgraphTracer", None)
+    naming = partial(partial, _name_inputs)
+    with (
+        patched(tracer, "has_aliasing", asking),
+        patched(export_names, "_name_hoo_subgraph_placeholders", naming),
+    ):
         yield
-    finally:
-        tracer.has_aliasing = before
-        export_names._name_hoo_subgraph_placeholders = naming
 
 
 def _name_inputs(naming: Callable[[fx.GraphModule], None], module: fx.GraphModule) -> None:

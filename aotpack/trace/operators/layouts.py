@@ -12,7 +12,7 @@ differ from such for tensors without elements. Views of the shape that a tensor 
 
 import importlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Max
 
 from aotpack.trace.operators.copies import inserted
+from aotpack.trace.operators.modes import patched
 from aotpack.trace.strides import known_numbers
 
 _ATEN = torch.ops.aten
@@ -169,29 +170,29 @@ def _leading_ones(node: fx.Node) -> int | None:
 def merged_results() -> Iterator[None]:
     """Inside the block, branches may return tensors with computed sizes, as ``n - 1``.
 
-    torch writes ``Max(1, n - 1)`` for a stride behind such a size, and does not find the size in
-    it. Where the two differ the tensor has no elements, and its strides mean nothing. To merge
+    torch writes ``Max(1, n - 1)`` for a stride behind a size ``n - 1``, and does not find the size
+    in it. Where the two differ the tensor has no elements, and its strides mean nothing. To merge
     results torch asks which strides are larger, which is the same for results of one layout.
     """
-    branches: Any = importlib.import_module("torch._higher_order_ops.cond")
-    before = branches._merge_output
 
-    def merged(first: Any, second: Any, mode: FakeTensorMode) -> Any:
-        one, other = _by_sizes(first, mode), _by_sizes(second, mode)
-        return _made(one, mode) if _are_alike(one, other) else before(one, other, mode)
+    def merging(before: Callable[..., Any]) -> Callable[..., Any]:
+        def merged(first: Any, second: Any, mode: FakeTensorMode) -> Any:
+            one, other = _by_sizes(first, mode), _by_sizes(second, mode)
+            return _made(one, mode) if _are_alike(one, other) else before(one, other, mode)
 
-    branches._merge_output = merged
-    try:
+        return merged
+
+    branches = importlib.import_module("torch._higher_order_ops.cond")
+    with patched(branches, "_merge_output", merging):
         yield
-    finally:
-        branches._merge_output = before
 
 
 def _by_sizes(value: Any, mode: FakeTensorMode) -> Any:
     """A result of a branch with strides that are products of its sizes."""
     if not isinstance(value, torch.Tensor) or not _is_whole(value):
         return value
-    strides = [*map(_without_maximum, value.stride())]
+    sizes = {*map(_expression, value.shape)}
+    strides = [_without_maximum(stride, sizes) for stride in value.stride()]
     if all(one is two for one, two in zip(strides, value.stride(), strict=True)):
         return value
     return _made(value, mode, strides)
@@ -205,7 +206,7 @@ def _made(value: torch.Tensor, mode: FakeTensorMode, strides: Any = None) -> tor
 
 
 def _is_whole(value: torch.Tensor) -> bool:
-    """True for a dense tensor that begins where its memory does."""
+    """True for a tensor with strides that begins where its memory does."""
     is_plain = value.layout is torch.strided and not value.is_quantized and not value.is_conj()
     offset = value.storage_offset()
     return is_plain and isinstance(offset, int) and offset == 0
@@ -233,12 +234,18 @@ def _expression(number: Any) -> Any:
     return number.node.expr if isinstance(number, torch.SymInt) else number
 
 
-def _without_maximum(stride: Any) -> Any:
-    """``n - 1`` of ``Max(1, n - 1)``."""
+def _without_maximum(stride: Any, sizes: Collection[Any]) -> Any:
+    """``n - 1`` of ``Max(1, n - 1)``, if the first is a size of the tensor and the second none."""
     if not isinstance(stride, torch.SymInt) or not stride.node.expr.has(Max):
         return stride
-    plain = stride.node.expr.replace(
-        lambda one: isinstance(one, Max) and len(one.args) == 2 and 1 in one.args,
-        lambda one: next(part for part in one.args if part != 1),
-    )
+
+    def is_of_none(one: Any) -> bool:
+        is_maximum = isinstance(one, Max) and len(one.args) == 2 and 1 in one.args
+        return is_maximum and one not in sizes and _other_than_one(one) in sizes
+
+    plain = stride.node.expr.replace(is_of_none, _other_than_one)
     return stride.node.shape_env.create_symintnode(plain, hint=None)
+
+
+def _other_than_one(maximum: Any) -> Any:
+    return next(part for part in maximum.args if part != 1)

@@ -1,7 +1,8 @@
 """Function modes of torch in force while a model is exported and decomposed."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,31 @@ from torch.fx import traceback
 from torch.overrides import TorchFunctionMode
 
 from aotpack.trace.operators.control import CONTROL
+
+_OF_TORCH = "_higher_order_ops"  # the folder of branches and loops
+
+
+@contextmanager
+def patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Inside the block, a function of torch is what is made of it; one that torch lacks is left."""
+    before = getattr(owner, name, None)
+    if before is None:
+        yield
+        return
+    setattr(owner, name, make(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def forget_branches() -> None:
+    """Drop what dynamo compiled of torch's branches and loops; the user's functions stay."""
+    dynamo: Any = importlib.import_module("torch._dynamo")
+    for one in [*getattr(getattr(dynamo.convert_frame, "input_codes", None), "seen", ())]:
+        code = one()
+        if code is not None and _OF_TORCH in code.co_filename:
+            dynamo.reset_code(code)
 
 
 class WithoutStreams(TorchFunctionMode):

@@ -67,6 +67,11 @@ def test_what_fails_for_one_size_is_not_proved(condition: str, variable: Var) ->
         "math.floor(2.0*torch.sym_float(n)) // 0.5 >= 0",
         "math.floor(torch.sym_float(n) / (n - 3)) <= n",
         "math.floor(0.5*torch.sym_float(n",
+        "min(max(0.6*torch.sym_float(n), 3), 7) % 4 <= 3",  # 3.6 too, between integers
+        "min(max(0.6*torch.sym_float(n), 3), 7) // 2 >= 1",
+        "round(torch.sym_float(n), 0 - n % 3) <= 10**9",
+        "torch.sym_float(n) * 1e308 * 1e308 * 0.0 <= 1.0",
+        "math.floor(torch.sym_float(n), n) >= 0",
         "math.floor(0.2*torch.sym_float(n)) * 5 >= n - 4",  # the factor is a little more, or less
     ],
 )

@@ -301,6 +301,24 @@ def test_results_behind_a_slice_of_a_dynamic_dimension(function, low) -> None:
 
 
 @pytest.mark.row("S:I3")
+def test_results_of_one_shape_in_two_spellings() -> None:
+    class Turned(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, self.turned, lambda x: x * 2, (x,))
+
+        def turned(self, x: torch.Tensor) -> torch.Tensor:
+            half = x.shape[0] // 2
+            return torch.cat([x[half:], x[:half]])
+
+    sizes = {"x": {0: Dim("c", min=2, max=9)}}
+    model = aotpack.compile(Turned(), (torch.randn(5),), target="cpu", dynamic_shapes=sizes)
+    for size in (2, 3, 9):
+        x = torch.rand(size)
+        assert torch.equal(model(x), x.roll(-(size // 2)))
+        assert torch.equal(model(-x), -2 * x)
+
+
+@pytest.mark.row("S:I3")
 @pytest.mark.parametrize(
     ("branch", "shapes"),
     [

@@ -146,3 +146,25 @@ def test_another_shape_of_such_a_slice_is_refused():
 
 def flat(x):
     return (x * 1)[:, : x.shape[0] - x.shape[1]].view(-1)
+
+
+class OfAtLeastOne(nn.Module):
+    """Branches whose results have a size that is a maximum, and the stride of it."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        size = torch.sym_max(1, x[x > 0].shape[0])
+        made = x.new_zeros((4, size)) + x.sum()
+        steps = torch.arange(4.0)[:, None]
+        made = torch.cond(x.sum() > 0, lambda a: a * 2 + steps, lambda a: a - steps, (made,))
+        return made * 1, x * made.stride(0)
+
+
+@pytest.mark.row("S:I3")
+def test_a_stride_of_a_size_that_is_a_maximum_is_that_size() -> None:
+    model = aotpack.compile(OfAtLeastOne(), (torch.ones(7),), target="cpu")
+    for x in (torch.ones(7), -torch.ones(7), torch.tensor([1.0, -1, -1, -1, -1, -1, -1])):
+        size = max(1, int((x > 0).sum()))
+        made = (torch.zeros(4, size) + x.sum()) * (2 if x.sum() > 0 else 1)
+        made += (1 if x.sum() > 0 else -1) * torch.arange(4.0)[:, None]
+        results = model(x)
+        assert torch.equal(results[0], made) and torch.equal(results[1], x * size)

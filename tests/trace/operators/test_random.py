@@ -9,7 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
+import aotpack
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.trace import trace
 from aotpack.trace.operators.random.seeds import seeded
@@ -277,3 +279,26 @@ def test_a_layer_made_in_forward_is_named() -> None:
 
     with pytest.raises(UnsupportedError, match=r"forward makes a layer.* in __init__"):
         trace(Made(), (torch.randn(4, 4),), {}, name="m", version="1")
+
+
+def test_integers_of_small_floats_and_up_to_a_size() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            small = torch.zeros(64, dtype=torch.float8_e4m3fn).random_(0, 5).float()
+            drawn = torch.randint(0, x.shape[0], (64,)) + small * 0
+            return torch.stack([small, drawn, torch.zeros(64).random_(0, x.shape[0])])
+
+    sizes = {"x": {0: Dim("n", min=1, max=2**30)}}
+    model = aotpack.compile(Model(), (torch.ones(7),), target="cpu", dynamic_shapes=sizes)
+    for size in (1, 2, 7):
+        small, drawn, floats = model(torch.ones(size), seed=3)
+        assert small.unique().tolist() == [0, 1, 2, 3, 4]
+        assert drawn.unique().tolist() == floats.unique().tolist() == [*range(size)]
+
+
+def test_integers_of_a_complex_type_are_refused() -> None:
+    def complex_ones(x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(8, dtype=torch.complex64).random_(0, 5).real + x[:8]
+
+    with pytest.raises(TraceError, match="integers are of integer types, bool and floats, not of"):
+        trace(Drawing(complex_ones), (X,), name="m", version="1")

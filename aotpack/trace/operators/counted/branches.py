@@ -8,6 +8,7 @@ Data decide such a size, and a package knows none that a branch makes.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch.export import ExportedProgram
@@ -17,6 +18,8 @@ from aotpack.errors import UnsupportedError
 from aotpack.trace.diagnostics.derived import with_names
 from aotpack.trace.operators.control import COND, is_part, part_of, part_results
 from aotpack.trace.source import users_source_of
+
+_TRIED = 5, 8, 9, 16, 33  # sizes, at which expressions that are one agree
 
 
 def check_branch_shapes(name: str, program: ExportedProgram) -> None:
@@ -53,8 +56,12 @@ def _unequal(node: fx.Node) -> Iterator[tuple[torch.Size, torch.Size]]:
 
 def _differ(one: Any, other: Any, known: set[Any]) -> bool:
     """True for different sizes of which both are computed from ``known`` ones."""
-    is_equal = _expression(one) == _expression(other)
-    return not is_equal and _symbols(one) | _symbols(other) <= known
+    symbols = sorted(_symbols(one) | _symbols(other), key=str)
+    if _expression(one) == _expression(other) or not known.issuperset(symbols):
+        return False
+    apart = sympy.sympify(_expression(one) - _expression(other))
+    tried = (dict.fromkeys(symbols, n) | {s: n + k for k, s in enumerate(symbols)} for n in _TRIED)
+    return any(apart.subs(values) != 0 for values in tried)
 
 
 def _given(graph: fx.Graph) -> Iterator[Any]:

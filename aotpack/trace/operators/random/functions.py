@@ -107,27 +107,33 @@ def _randn_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_
 
 
 def _integers(d: Draws, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
-    """In [low, high): 63 bits modulo the range; the bias is at most that of torch."""
+    """In [low, high): 63 bits modulo the range.
+
+    The model's sizes may be ends: these are in range of the type, as nothing is asked of them.
+    """
+    is_open = any(isinstance(end, torch.SymInt) for end in (low, high))
     least, largest = _ends(dtype)
-    if not least <= low < high <= largest + 1:
+    if not is_open and not least <= low < high <= largest + 1:
         raise ValueError(
             f"random integers of {dtype} are drawn from ranges that are not empty, within "
             f"[{least}, {largest + 1}), not in [{low}, {high}); change the range, or draw in a "
             "wider type"
         )
-    if high - low > 2**63:
+    if not is_open and high - low > 2**63:
         raise ValueError(
             f"random integers are drawn in ranges of at most 2**63 numbers, not in [{low}, {high})"
         )
     whole = d.bits(size) & (2**63 - 1)
-    whole = whole if high - low == 2**63 else whole % (high - low)
-    return _rounded(whole + low, low, high, dtype)
+    whole = whole if not is_open and high - low == 2**63 else whole % (high - low)
+    return (whole + low).to(dtype) if is_open else _rounded(whole + low, low, high, dtype)
 
 
 def _ends(dtype: torch.dtype) -> tuple[int, int]:
     """The smallest and largest integer of a type."""
     if dtype is torch.bool:
         return 0, 1
+    if dtype.is_complex:
+        raise ValueError(f"random integers are of integer types, bool and floats, not of {dtype}")
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
@@ -151,7 +157,7 @@ def _floor(number: int, exact: int) -> int:
 
 def _consecutive(dtype: torch.dtype) -> int:
     """The largest number up to which a type has all integers."""
-    return 2 ** _MANTISSA[dtype] if dtype.is_floating_point else _ends(dtype)[1]
+    return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else _ends(dtype)[1]
 
 
 def _randint(
