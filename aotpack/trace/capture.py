@@ -35,6 +35,7 @@ from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_
 from aotpack.trace.diagnostics.guards import are_declared
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
+from aotpack.trace.diagnostics.roundings import check_roundings
 from aotpack.trace.host.copies import is_ready
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
@@ -260,6 +261,7 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     check_parts(program, name)
     check_branch_shapes(name, program)
+    check_roundings(name, program)
     check_memory(program, name, {})
     check_shapes_kept(program, name)
     check_conditional_copies(name, program)

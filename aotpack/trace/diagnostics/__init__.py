@@ -3,6 +3,6 @@
 ``conditions`` and ``branches`` (logged while exporting), ``derived`` (asserted by the export),
 ``assumed`` (sizes that torch takes for 2 or more), ``kept_sizes`` (fixed with mutation),
 ``conditional_copies`` (that are changed), ``lines`` (the user's), ``multiples`` (which sizes are
-right), ``complaint`` (the message), ``intervals`` (proofs), ``guards`` and ``declared`` (checked
-later), ``collectives`` (refused).
+right), ``complaint`` (the message), ``intervals`` (proofs), ``roundings`` (of floats to sizes),
+``guards`` and ``declared`` (checked later), ``collectives`` (refused).
 """
