@@ -62,7 +62,7 @@ from aotpack.trace.operators.modes import (
     AlsoInside,
     WithoutKeywords,
     WithoutStreams,
-    forget_branches,
+    export_anew,
 )
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
@@ -156,7 +156,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
     """
     args, kwargs, shapes, branches = given
     asked = None if strict else branches.found.values()  # dynamo asks for itself
-    export = partial(_anew, module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+    export = partial(export_anew, module, args, kwargs, dynamic_shapes=shapes, strict=strict)
     branches.found.clear()
     try:
         program = export()
@@ -177,15 +177,6 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
         branches.found.clear()
         branches.found.update(found)
     return again or program
-
-
-def _anew(*given: Any, **options: Any) -> ExportedProgram:
-    """torch.export, without what dynamo compiled of branches and loops before.
-
-    To see whether that fits, dynamo asks conditions on sizes, which would count as the model's.
-    """
-    forget_branches()
-    return torch.export.export(*given, **options)
 
 
 def _oblivious(
@@ -251,6 +242,16 @@ def _distinct(module: nn.Module, example: _Example) -> _Example:
     return distinct
 
 
+def _check(program: ExportedProgram, name: str) -> None:
+    """Refuse what torch recorded, and a package cannot do."""
+    check_parts(program, name)
+    check_branch_shapes(name, program)
+    check_roundings(name, program)
+    check_memory(program, name, {})
+    check_shapes_kept(program, name)
+    check_conditional_copies(name, program)
+
+
 def decompose(
     program: ExportedProgram,
     *,
@@ -259,12 +260,7 @@ def decompose(
     triton: TritonPort | None = None,
 ) -> ExportedProgram:
     """The program without mutation; operators not in ``whole`` are decomposed."""
-    check_parts(program, name)
-    check_branch_shapes(name, program)
-    check_roundings(name, program)
-    check_memory(program, name, {})
-    check_shapes_kept(program, name)
-    check_conditional_copies(name, program)
+    _check(program, name)
     _separate_empty(program)
     is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
     try:

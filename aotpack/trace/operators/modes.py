@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.export import ExportedProgram
 from torch.fx import traceback
 from torch.overrides import TorchFunctionMode
 
@@ -30,13 +31,18 @@ def patched(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]
         setattr(owner, name, before)
 
 
-def forget_branches() -> None:
-    """Drop what dynamo compiled of torch's branches and loops; the user's functions stay."""
+def export_anew(*given: Any, **options: Any) -> ExportedProgram:
+    """torch.export, without what dynamo compiled of branches and loops before.
+
+    To see whether that fits, dynamo asks conditions on sizes, which would count as the model's. The
+    user's functions stay compiled.
+    """
     dynamo: Any = importlib.import_module("torch._dynamo")
     for one in [*getattr(getattr(dynamo.convert_frame, "input_codes", None), "seen", ())]:
         code = one()
         if code is not None and _OF_TORCH in code.co_filename:
             dynamo.reset_code(code)
+    return torch.export.export(*given, **options)
 
 
 class WithoutStreams(TorchFunctionMode):
