@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from aotpack.devices import GPUS, RESERVED_SHARED, SHARED_SIZES, Gpu
+from aotpack.devices import GPUS, LARGEST_SPLIT, RESERVED_SHARED, SHARED_SIZES, Gpu
 from aotpack.errors import CompileError
-from aotpack.ir.kernels.tiles import LARGEST_SPLIT
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
 from aotpack.precompile.compilers import compiler_versions

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from triton import knobs
 
+from aotpack.devices import LARGEST_SPLIT
 from aotpack.errors import CompileError
-from aotpack.ir.kernels.tiles import LARGEST_SPLIT
 from aotpack.precompile import precompile
 from aotpack.precompile.elf import read_resources
 from aotpack.precompile.request import Request

@@ -198,7 +198,6 @@ class TurnsTile:
 Tile: TypeAlias = (
     PointwiseTile | Tile2D | ReductionTile | MatmulTile | AttentionTile | HostTile | TurnsTile
 )
-LARGEST_SPLIT = 132 * 1024  # bytes of shared memory; more leaves too little L1 cache for loads
 MAX_ARCH = 10_000  # above all
 ANY_ARCH = (1, MAX_ARCH)
 WARP = 32  # threads

@@ -9,7 +9,7 @@ Llama-1B with int8 and int4 codes (decisions 058, 065, 066).
 from dataclasses import replace
 from math import ceil
 
-from aotpack.devices import H200, RESERVED_SHARED
+from aotpack.devices import H200, LARGEST_SPLIT, RESERVED_SHARED
 from aotpack.ir.kernels.access import Strides
 from aotpack.ir.kernels.one_row import (
     FLOAT8,
@@ -18,7 +18,7 @@ from aotpack.ir.kernels.one_row import (
     numbers_of,
     row_shape,
 )
-from aotpack.ir.kernels.tiles import LARGEST_SPLIT, WARP, MatmulTile
+from aotpack.ir.kernels.tiles import WARP, MatmulTile
 from aotpack.ir.operations import Matmul
 from aotpack.ir.program import Program
 

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import UnsupportedError
@@ -51,6 +52,8 @@ def _first(graph: fx.Graph) -> fx.Node | None:
     steps: dict[fx.Node, _Steps] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
+        if isinstance(value, torch.SymFloat) and free_unbacked_symbols(value):
+            continue  # a number that is data, which is refused as such
         floats = [steps[one] for one in node.all_input_nodes if one in steps]
         if isinstance(value, torch.SymFloat):
             steps[node] = _steps_of(node, steps)

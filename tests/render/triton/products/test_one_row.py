@@ -11,7 +11,7 @@ from aotpack.devices import H200
 from aotpack.ir.ops.quantization import read_quantization
 from aotpack.precompile.request import Request
 from aotpack.precompile.worker import compile_request
-from aotpack.schedule.tiles import few_rows
+from aotpack.schedule.tiles import one_row
 from aotpack.stages import KernelSource
 from aotpack.target import Target
 from aotpack.trace.host.copies import HostCopies
@@ -100,7 +100,7 @@ TURNS = [
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that runs 12 programs at once, for which 256 tiles are many."""
-    monkeypatch.setattr(few_rows, "MULTIPROCESSORS", 4)
+    monkeypatch.setattr(one_row, "MULTIPROCESSORS", 4)
 
 
 @pytest.mark.usefixtures("few_programs")
