@@ -23,6 +23,7 @@ from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
 from aotpack.trace.diagnostics.declared import declared_symbols, root_of
 from aotpack.trace.diagnostics.guards import LeafSpec, admitted
+from aotpack.trace.diagnostics.roundings import ROUNDINGS
 
 
 def _power(base: Int, exponent: Int) -> Int:
@@ -41,7 +42,6 @@ _FUNCTIONS: dict[str, Callable[..., Int]] = {
     "Identity": lambda a: a,
 }
 
-ROUNDINGS = ("TruncToInt", "FloorToInt", "CeilToInt")
 _EXACT = 2**53  # integers that float64 has
 _MOST_SIZES = 2**24  # that are tried
 _DENOMINATORS = (1, 10, 100, 1000, 10_000)

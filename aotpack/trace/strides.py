@@ -38,6 +38,11 @@ def _laid_out(value: Any, known: Any) -> Any:
     return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
+def expression_of(number: Any) -> Any:
+    """The expression of a symbolic number, of which nothing is asked; others as they are."""
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
 def known_numbers(values: Any) -> tuple[int, ...] | None:
     """Sizes or strides of the example, None if they are not known; no guard is added."""
     hints = [value if isinstance(value, int) else value.node.hint for value in values]

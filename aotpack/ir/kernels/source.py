@@ -53,11 +53,11 @@ class KernelSource:
     ``arches`` holds the compute capabilities this configuration is for, as ranges ``(low, high)``
     of major*10+minor; a kernel is compiled for a target only if the target lies in one. Each
     program of a launch is a thread block cluster of ``cluster_size``, which the GPU runs at once.
-    ``shared_split`` is that of its tile.
-    Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory. A kernel that
-    ``starts_early`` uses programmatic dependent launch, on GPUs that have it; one that
-    ``reads_early`` reads state and inputs before it waits. Its text makes the descriptors of
-    ``maps`` at its begin; compiled code takes them as parameters behind ``args``.
+    Behind ``RING_START`` bytes for Triton it has ``ring_bytes`` of shared memory, and
+    ``shared_split`` is its tile's. A kernel that ``starts_early`` uses programmatic dependent
+    launch, on GPUs that have it; one that ``reads_early`` reads state and inputs before it waits.
+    Its text makes the descriptors of ``maps`` at its begin; compiled code takes them as parameters
+    behind ``args``.
     """
 
     name: str

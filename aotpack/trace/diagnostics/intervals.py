@@ -2,8 +2,8 @@
 
 A condition that interval arithmetic shows for a box of sizes holds for each of them: sums,
 products, quotients and roundings have their ends at ends of operands, and remainders are of
-integers. A box that shows nothing is
-cut in two, down to single sizes; where the boxes become too many, nothing is proved.
+integers. A box that shows nothing is cut in two, down to single sizes; where the boxes become too
+many, nothing is proved.
 """
 
 import ast

@@ -21,7 +21,8 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import UnsupportedError
 from aotpack.trace.source import users_source_of
 
-_ROUNDED = ("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt")
+ROUNDINGS = ("TruncToInt", "FloorToInt", "CeilToInt")  # of floats to sizes, by torch's names
+_ROUNDED = (*ROUNDINGS, "RoundToInt")
 
 
 class _Steps(IntEnum):

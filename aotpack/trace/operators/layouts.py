@@ -26,7 +26,7 @@ from torch.utils._sympy.functions import Max
 
 from aotpack.trace.operators.copies import inserted
 from aotpack.trace.operators.modes import patched
-from aotpack.trace.strides import known_numbers
+from aotpack.trace.strides import expression_of, known_numbers
 
 _ATEN = torch.ops.aten
 _VIEW = _ATEN.view.default
@@ -159,7 +159,7 @@ def _leading_ones(node: fx.Node) -> int | None:
     pair = tensor.meta.get("val") if isinstance(tensor, fx.Node) else None, node.meta.get("val")
     match pair:
         case torch.Tensor(shape=given), torch.Tensor(shape=made):
-            sizes, wanted = ([*map(_expression, shape)] for shape in (given, made))
+            sizes, wanted = ([*map(expression_of, shape)] for shape in (given, made))
             ones = len(sizes) - len(wanted)
             is_open = any(map(has_free_unbacked_symbols, given))
             return ones if is_open and ones >= 0 and sizes == [1] * ones + wanted else None
@@ -191,7 +191,7 @@ def _by_sizes(value: Any, mode: FakeTensorMode) -> Any:
     """A result of a branch with strides that are products of its sizes."""
     if not isinstance(value, torch.Tensor) or not _is_whole(value):
         return value
-    sizes = {*map(_expression, value.shape)}
+    sizes = {*map(expression_of, value.shape)}
     strides = [_without_maximum(stride, sizes) for stride in value.stride()]
     if all(one is two for one, two in zip(strides, value.stride(), strict=True)):
         return value
@@ -227,11 +227,7 @@ def _are_alike(first: Any, second: Any) -> bool:
 
 def _numbers(value: torch.Tensor) -> list[Any]:
     """Sizes and strides, of which nothing is asked."""
-    return [*map(_expression, (*value.shape, *value.stride()))]
-
-
-def _expression(number: Any) -> Any:
-    return number.node.expr if isinstance(number, torch.SymInt) else number
+    return [*map(expression_of, (*value.shape, *value.stride()))]
 
 
 def _without_maximum(stride: Any, sizes: Collection[Any]) -> Any:

@@ -18,6 +18,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.trace.diagnostics.derived import with_names
 from aotpack.trace.operators.control import COND, is_part, part_of, part_results
 from aotpack.trace.source import users_source_of
+from aotpack.trace.strides import expression_of
 
 _TRIED = 5, 8, 9, 16, 33  # sizes, at which expressions that are one agree
 
@@ -57,9 +58,9 @@ def _unequal(node: fx.Node) -> Iterator[tuple[torch.Size, torch.Size]]:
 def _differ(one: Any, other: Any, known: set[Any]) -> bool:
     """True for different sizes of which both are computed from ``known`` ones."""
     symbols = sorted(_symbols(one) | _symbols(other), key=str)
-    if _expression(one) == _expression(other) or not known.issuperset(symbols):
+    if expression_of(one) == expression_of(other) or not known.issuperset(symbols):
         return False
-    apart = sympy.sympify(_expression(one) - _expression(other))
+    apart = sympy.sympify(expression_of(one) - expression_of(other))
     tried = (dict.fromkeys(symbols, n) | {s: n + k for k, s in enumerate(symbols)} for n in _TRIED)
     return any(apart.subs(values) != 0 for values in tried)
 
@@ -69,10 +70,6 @@ def _given(graph: fx.Graph) -> Iterator[Any]:
     for node in graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         yield from value.shape if isinstance(value, torch.Tensor) else (value,)
-
-
-def _expression(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _symbols(size: Any) -> set[Any]:
