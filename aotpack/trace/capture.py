@@ -28,7 +28,7 @@ from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
-from aotpack.trace.diagnostics.complaint import condensed, users_line
+from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_some
@@ -66,12 +66,7 @@ from aotpack.trace.operators.modes import (
 )
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
-from aotpack.trace.operators.state import (
-    check_memory,
-    check_shapes_kept,
-    distinct_names,
-    lines_of_views,
-)
+from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
@@ -129,7 +124,7 @@ def export(
     except (Exception, SystemExit) as error:
         complaint = condensed(error, log, lines.found.values())
         hints = wrong_inputs(module, (args, dict(kwargs)), error) or faults_of_attributes(module)
-        hints = hints or ("" if users_line(error) else hint_of_views(lines.views))
+        hints = hints or ("" if "\n  at " in complaint else hint_of_views(lines.views))
         raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
     _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
@@ -326,7 +321,7 @@ def _unfunctional(name: str, program: ExportedProgram, error: Exception) -> Trac
         )
     shared = _views_of_one_memory(program)
     what = f"{' and '.join(shared)} share memory; give each its own" if shared else ""
-    return TraceError(f"{doing}: {what or cause}{hint_of_views(lines_of_views(program))}")
+    return TraceError(f"{doing}: {what or cause}")
 
 
 def _views_of_one_memory(program: ExportedProgram) -> list[str]:

@@ -85,6 +85,8 @@ def _functional(target: Any) -> Callable[..., Any] | None:
     """The operator that returns what this one writes to its first operand."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
+    if torch.Tag.inplace_view in target.tags:  # which writes nothing
+        return None
     name, overload = target._schema.name.partition("::")[2], target._overloadname
     if not name.endswith("_") or name.endswith("__") or target is _ATEN.copy_.default:
         return None

@@ -214,12 +214,6 @@ def check_shapes_kept(program: ExportedProgram, name: str) -> None:
             )
 
 
-def lines_of_views(program: ExportedProgram) -> dict[str, str]:
-    """The user's lines with views in place of inputs, parameters and buffers, by operator."""
-    views = _views_in_place(program.graph).values()
-    return {_operator(node): str(users_source_of(node)) for node in views if users_source_of(node)}
-
-
 def _operator(node: fx.Node) -> str:
     """``t_`` of ``aten.t_.default``."""
     return str(node.target).split(".")[1]

@@ -83,6 +83,7 @@ def test_a_base_of_a_permuted_view_keeps_its_order():
         (lambda x: x.permute(1, 0, 2).contiguous().cumsum_(0), False),
         (lambda x: x.clone()[:, ::2].masked_fill_(x[:, ::2] > 0, 0.5), False),  # a part has gaps
         (lambda x: x.permute(1, 0, 2).masked_fill(x[0, 0] > 0, 0.5), False),
+        (lambda x: x.permute(1, 0, 2).transpose_(0, 1), False),
     ],
 )
 def test_programs_are_changed_only_where_a_layout_is_lost(change, is_changed):

@@ -319,6 +319,7 @@ def in_steps(self, x):
         (lambda self, x: x.transpose_(0, 1), "transpose_ gives x another shape in place"),
         (in_steps, r"forward calls t_ and unsqueeze_, which torch does not take for an input"),
         (lambda self, x: self.rows.t_(), "t_ gives rows another shape in place"),
+        (lambda self, x: x.t_().t_().t_(), "t_ gives x another shape in place"),
     ],
 )
 def test_other_shapes_of_inputs_and_buffers_are_refused(change, message, dynamic):
@@ -339,6 +340,9 @@ def test_other_shapes_of_inputs_and_buffers_are_refused(change, message, dynamic
         lambda self, x: self.rows[:1].squeeze_(),
         lambda self, x: self.rows.view(3, 2).t_().unsqueeze_(0).mul_(1),
         lambda self, x: self.rows.unsqueeze_(0).squeeze_(0),
+        lambda self, x: x.t_().t_(),
+        lambda self, x: (x * 1).t_().t_().t_(),
+        lambda self, x: self.rows.view(3, 2).swapaxes_(0, 1).swapdims_(0, 1).mul_(1),
     ],
 )
 def test_views_in_place_that_leave_inputs_as_they_are(change):
@@ -371,7 +375,15 @@ def test_a_write_beside_views_in_place_is_seen(change):
         traced(Rearranged(change))
 
 
-def test_a_shape_that_torch_cannot_put_back_is_refused():
-    message = r"forward calls t_, which torch does not take for an input.*\n  at test_state.py"
-    with pytest.raises(TraceError, match=message):
-        traced(Rearranged(lambda self, x: x.t_().t_()))
+def double(self, x):
+    turned = x.view(2, 8).t_().t_()
+    turned.mul_(2)
+
+
+def test_a_refusal_for_sizes_does_not_advise_on_views_in_place():
+    sizes = {0: torch.export.Dim("a", min=2, max=6)}
+    message = r"a is 4\n  at test_state.py:\d+: turned = x.view[^\n]*\nLeave"
+    with pytest.raises(TraceError, match=message) as refusal:
+        module = Rearranged(double)
+        trace(module, (torch.ones(4, 4),), name="m", version="1", dynamic_shapes={"x": sizes})
+    assert "forward calls" not in str(refusal.value)
