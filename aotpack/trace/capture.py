@@ -164,7 +164,7 @@ def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
             told = told or error
             raise told from told.__cause__
         return again
-    if strict or not breaks_guards(program):
+    if not breaks_guards(program):
         return program
     found = dict(branches.found)
     again, _ = _oblivious(export, branches, asked, may_guard=False)

@@ -92,6 +92,36 @@ def test_a_strict_package_answers_at_other_sizes() -> None:
     model.close()
 
 
+class BetweenSizes(nn.Module):
+    """Rows whose number is that of no input, and may be counted from the end."""
+
+    def __init__(self, *, asks: bool = False) -> None:
+        super().__init__()
+        self.asks = asks
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[0] - x.shape[1]
+        rows = x[:length]
+        return rows + rows if self.asks and length < 0 else rows * rows
+
+
+@pytest.mark.parametrize("low", [1, 2])
+def test_a_slice_between_two_sizes_asks_nothing(low: int) -> None:
+    shapes = {"x": {0: Dim("a", min=low, max=9), 1: Dim("b", min=low, max=9)}}
+    how: dict[str, Any] = {"dynamic_shapes": shapes, "target": "interpreter", "strict": True}
+    model = aotpack.compile(BetweenSizes(), (torch.randn(7, 4),), **how)
+    for x in (torch.randn(rows, columns) for rows in (low, 3, 9) for columns in (low, 4, 9)):
+        assert torch.equal(model(x), BetweenSizes()(x))
+
+
+def test_a_branch_on_its_length_is_refused() -> None:
+    shapes = {"x": {0: Dim("a", min=2, max=9), 1: Dim("b", min=2, max=9)}}
+    with pytest.raises(
+        TraceError, match=r"sizes where\n  a \+ \(\(-1\)\*b\) >= 0  \(not for a=2, b=3\)"
+    ):
+        strictly(BetweenSizes(asks=True), (torch.randn(7, 4),), {}, shapes)
+
+
 class Region(nn.Module):
     """A layer that strict mode keeps as one graph, called several times."""
 
