@@ -131,25 +131,38 @@ def plain_views(program: ExportedProgram) -> Iterator[None]:
     try:
         yield
     finally:
-        for node, args in views:
-            node.target, node.args = _VIEW, args
+        for node, args, value in views:
+            node.target, node.args, node.meta["val"] = _VIEW, args, value
 
 
-def replace_plain_views(program: ExportedProgram) -> list[tuple[fx.Node, Any]]:
-    """Replace views of the shape that a tensor has, in place; these, with their arguments.
+def replace_plain_views(program: ExportedProgram) -> list[tuple[fx.Node, Any, Any]]:
+    """Replace views of the shape that a tensor has, in place; these, with arguments and values.
 
     torch writes such a one for each assignment to a slice, without leading dimensions of one
     element. Where data decide a size, or two sizes of inputs a slice, it asks whether the tensor is
-    contiguous, which nobody knows.
+    contiguous, which nobody knows. Where the result is expanded to these dimensions again, they
+    are kept: a tensor is copied to itself only in its own strides.
     """
     graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
     nodes = [n for one in graphs for n in one.find_nodes(op="call_function", target=_VIEW)]
     found = [(node, node.args, _leading_ones(node)) for node in nodes]
     views = [(node, args, ones) for node, args, ones in found if ones is not None]
+    replaced = [(node, args, node.meta["val"]) for node, args, _ in views]
     for node, (tensor, *_), ones in views:
-        node.target = _ATEN.squeeze.dims if ones else _ATEN.alias.default
-        node.args = (tensor, [*range(ones)]) if ones else (tensor,)
-    return [(node, args) for node, args, _ in views]
+        if not ones or _is_expanded_again(node, tensor):
+            node.target, node.args = _ATEN.alias.default, (tensor,)
+            node.meta["val"] = tensor.meta["val"]
+        else:
+            node.target, node.args = _ATEN.squeeze.dims, (tensor, [*range(ones)])
+    return replaced
+
+
+def _is_expanded_again(view: fx.Node, tensor: fx.Node) -> bool:
+    """True for a view that is only expanded, to as many dimensions as the tensor has or more."""
+    return all(
+        user.target is _ATEN.expand.default and user.meta["val"].dim() >= tensor.meta["val"].dim()
+        for user in view.users
+    )
 
 
 def _leading_ones(node: fx.Node) -> int | None:

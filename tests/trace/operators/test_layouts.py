@@ -108,6 +108,12 @@ def added(x):
     return made
 
 
+def added_to_rows(x):
+    made = x[None] * 1
+    made[:, : x.shape[0] - x.shape[1]] += 1
+    return made
+
+
 def of_rows_that_data_choose(x):
     made = x[x[:, 0] > 0]
     made[:, : x.shape[0] - x.shape[1]] *= 2
@@ -122,6 +128,8 @@ def of_rows_that_data_choose(x):
         (scaled, True),
         (added, False),
         (added, True),
+        (added_to_rows, False),
+        (added_to_rows, True),
         (of_rows_that_data_choose, False),
     ],
 )
@@ -137,16 +145,25 @@ def test_an_assignment_to_a_slice_between_two_sizes(*, function, low, strict):
             torch.testing.assert_close(package(x), function(x))
 
 
-def test_another_shape_of_such_a_slice_is_refused():
-    model = type("Flat", (nn.Module,), {"forward": lambda self, x: flat(x)})()
-    a, b = (torch.export.Dim(name, min=2, max=64) for name in "ab")
-    shapes = {"x": {0: a, 1: b}}
-    with pytest.raises(TraceError, match=r"\n  at test_layouts.py:\d+: return .*view\(-1\)"):
-        trace(model, (torch.randn(7, 4),), name="m", version="1", dynamic_shapes=shapes)
-
-
 def flat(x):
     return (x * 1)[:, : x.shape[0] - x.shape[1]].view(-1)
+
+
+def given_all_rows(x):
+    made = x[None] * 1
+    made[:, : x.shape[0] - x.shape[1]] = x
+    return made
+
+
+@pytest.mark.parametrize(
+    ("function", "line"), [(flat, r"return .*view\(-1\)"), (given_all_rows, r"made\[.* = x$")]
+)
+def test_another_shape_of_such_a_slice_is_refused(function, line):
+    model = type("Other", (nn.Module,), {"forward": lambda self, x: function(x)})()
+    a, b = (torch.export.Dim(name, min=2, max=64) for name in "ab")
+    shapes = {"x": {0: a, 1: b}}
+    with pytest.raises(TraceError, match=rf"\n  at test_layouts.py:\d+: {line}"):
+        trace(model, (torch.randn(7, 4),), name="m", version="1", dynamic_shapes=shapes)
 
 
 class OfAtLeastOne(nn.Module):
