@@ -8,7 +8,7 @@ import copy
 import enum
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -144,10 +144,8 @@ class _Memory:
     def is_kept(self) -> bool:
         return _layout(self.tensor) == _layout(self.alias)
 
-    def is_written(self, turned: Sequence[torch.Tensor]) -> bool:
-        bases = (self.tensor, self.tensor._base)
-        views = sum(any(one is base for base in bases) for one in turned)
-        return self.is_kept() and _version(self.tensor) != self.version + views
+    def is_written(self) -> bool:
+        return self.is_kept() and _version(self.tensor) != self.version
 
     def change(self, kind: str) -> Change:
         return Change(self.path, self.local, kind, self.alias, self.tensor)
@@ -197,13 +195,9 @@ class Attributes:
         found += [one.change("memory") for one in self._memories if not one.is_kept()]
         return found
 
-    def writes(self, turned: Sequence[torch.Tensor]) -> list[Change]:
-        """The tensors that were written to since, in whatever it holds.
-
-        ``turned`` are those of which, or of whose views, the shapes were changed in place, once for
-        each change: torch counts that as a write.
-        """
-        return [one.change("values") for one in self._memories if one.is_written(turned)]
+    def writes(self) -> list[Change]:
+        """The tensors that were written to since, in whatever it holds."""
+        return [one.change("values") for one in self._memories if one.is_written()]
 
     def restore(self) -> None:
         """Put back what it held."""

@@ -21,6 +21,7 @@ from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.reads import Reads
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.agreement.words import ADVICE, row
+from aotpack.trace.agreement.writes import UncountedViews
 from aotpack.trace.changes import named_tensors
 from aotpack.trace.diagnostics.lines import UsersLines, at_line
 from aotpack.trace.eager import BetweenCalls, Call, Tensors, run_in_turn
@@ -35,11 +36,11 @@ def run_once(call: Call) -> Tensors:
     before, tensors = Attributes({"": call.module}), named_tensors(call.module)
     known = {storage_of(tensors[name]) for name in signature.updates if name in tensors}
     try:
-        with UsersLines() as lines:
+        with UncountedViews(), UsersLines() as lines:
             results = call.run()
         changes = before.changes()
         lost = [one for one in changes if _is_lost(one, signature)]
-        lost += [one for one in before.writes(lines.turned) if storage_of(one.after) not in known]
+        lost += [one for one in before.writes() if storage_of(one.after) not in known]
     finally:
         before.restore()
     if lost:

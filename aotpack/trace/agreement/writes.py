@@ -1,28 +1,35 @@
 """The memories that operators write to, while a model is called."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotpack.trace.agreement.attributes import storage_of
+from aotpack.trace.diagnostics.lines import VIEWS_IN_PLACE
 from aotpack.trace.host.copies import PLAIN
 
 _ATEN = torch.ops.aten
-_VIEWS = {  # in place: they change how a tensor lies in its memory, not the memory
-    _ATEN.as_strided_,
-    _ATEN.detach_,
-    _ATEN.squeeze_,
-    _ATEN.swapaxes_,
-    _ATEN.swapdims_,
-    _ATEN.t_,
-    _ATEN.transpose_,
-    _ATEN.unsqueeze_,
-}
+_VIEWS = {getattr(_ATEN, name) for name in VIEWS_IN_PLACE.values()} | {_ATEN.detach_}
+
+
+class UncountedViews(TorchFunctionMode):
+    """Inside the block, torch does not count views in place as writes to the memory."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        own: Any = args[0] if func in VIEWS_IN_PLACE else None
+        is_counted = type(own) in PLAIN and not own.is_inference()
+        with _unsafe_preserve_version_counter(own) if is_counted else nullcontext():
+            return func(*args, **(kwargs or {}))
 
 
 class Writes(TorchDispatchMode):

@@ -13,10 +13,13 @@ from torch.overrides import TorchFunctionMode
 from aotpack.trace.source import is_user_file, shown_frame
 
 _OWN = ("_note", "_note_part", "__torch_function__")
-_VIEWS_IN_PLACE = {
-    getattr(torch.Tensor, name)
+VIEWS_IN_PLACE = {
+    getattr(owner, name): name
     for name in "as_strided_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
+    for owner in (torch.Tensor, torch)
+    if hasattr(owner, name)
 }
+"""The functions that change how a tensor lies in its memory, not the memory; their names."""
 _PACKAGE = str(Path(__file__).parents[2])
 
 
@@ -25,15 +28,13 @@ class UsersLines(TorchFunctionMode):
 
     Names are those of buffers, parameters and modules that are assigned, and resize_. No mode sees
     set_. ``views`` gets the last line of each view in place, such as t_, for where torch makes no
-    program that has it. ``turned`` are the tensors to which, or to whose views, torch counts these
-    as writes, once for each. ``operator`` is the function of torch that the model calls.
+    program that has it. ``operator`` is the function of torch that the model calls.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
         self.views: dict[str, str] = {}
-        self.turned: list[torch.Tensor] = []
         self.operator = ""
         self._hooks: list[Any] = []
 
@@ -56,16 +57,13 @@ class UsersLines(TorchFunctionMode):
     ) -> Any:
         if func is torch.Tensor.resize_:
             self._note("resize_", self.found)
-        elif func in _VIEWS_IN_PLACE:
-            self._note(func.__name__, self.views)
+        elif func in VIEWS_IN_PLACE:
+            self._note(VIEWS_IN_PLACE[func], self.views)
         outer, self.operator = self.operator, getattr(func, "__name__", "")
         try:
-            result = func(*args, **(kwargs or {}))
+            return func(*args, **(kwargs or {}))
         finally:
             self.operator = outer
-        if func in _VIEWS_IN_PLACE:  # one that raises has changed nothing
-            self.turned.append(args[0] if args[0]._base is None else args[0]._base)
-        return result
 
     def _note_part(self, _module: nn.Module, name: str, _part: object) -> None:
         self._note(name, self.found)

@@ -340,6 +340,9 @@ def test_other_shapes_of_inputs_and_buffers_are_refused(change, message, dynamic
         lambda self, x: self.rows[:1].squeeze_(),
         lambda self, x: self.rows.view(3, 2).t_().unsqueeze_(0).mul_(1),
         lambda self, x: self.rows.unsqueeze_(0).squeeze_(0),
+        lambda self, x: self.rows.detach().squeeze_(),
+        lambda self, x: self.rows.detach().t_().detach().unsqueeze_(0),
+        lambda self, x: torch.as_strided_(self.rows.detach(), (3, 2), (1, 3)),
         lambda self, x: x.t_().t_(),
         lambda self, x: (x * 1).t_().t_().t_(),
         lambda self, x: self.rows.view(3, 2).swapaxes_(0, 1).swapdims_(0, 1).mul_(1),
@@ -356,6 +359,12 @@ def hidden(self, x):
         self.rows.add_(1)
 
 
+def hidden_in_the_view(self, x):
+    rows = self.rows.detach().t_()
+    if not torch.compiler.is_exporting():
+        rows.add_(1)
+
+
 def hidden_in_other_memory(self, x):
     self.rows.data.squeeze_()
     if not torch.compiler.is_exporting():
@@ -369,7 +378,10 @@ def hidden_behind_one_that_fails(self, x):
         self.rows.add_(1)
 
 
-@pytest.mark.parametrize("change", [hidden, hidden_in_other_memory, hidden_behind_one_that_fails])
+@pytest.mark.parametrize(
+    "change",
+    [hidden, hidden_in_the_view, hidden_in_other_memory, hidden_behind_one_that_fails],
+)
 def test_a_write_beside_views_in_place_is_seen(change):
     with pytest.raises(TraceError, match="forward writes to rows, and not while it is exported"):
         traced(Rearranged(change))
