@@ -9,29 +9,29 @@ many, nothing is proved.
 import ast
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from aotpack.ir.symbolic.integers import Int, Var
+from aotpack.trace.diagnostics.multiples import exactly_rounded
 
 _MOST_BOXES = 4096
 _PRINTED = 1e-14  # torch writes the first 15 digits of a float
-_SPELLINGS = re.compile(r"\btorch\.sym_(float)\(|\bmath\.(floor|ceil|trunc)\(")
 
 Span: TypeAlias = tuple[Any, Any]  # the least and the largest value, none lies outside
 Box: TypeAlias = dict[str, tuple[int, int]]
 
 _MONOTONIC: dict[str, Callable[..., Any]] = {
-    "float": float,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
+    "sym_float": float,  # as ``exactly_rounded`` spells these
+    "math_floor": math.floor,
+    "math_ceil": math.ceil,
+    "math_trunc": math.trunc,
     "round": round,
     "min": min,
     "max": max,
 }
+_TO_INTEGERS = ("math_floor", "math_ceil", "math_trunc", "round")
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -48,7 +48,7 @@ class _UnknownError(Exception):
 
 def rounds_floats(condition: str) -> bool:
     """True for a condition with a float of a size, in torch's spelling."""
-    return bool(_SPELLINGS.search(condition))
+    return exactly_rounded(condition) != condition
 
 
 def is_proved(condition: str, sizes: Mapping[str, Int]) -> bool:
@@ -85,9 +85,8 @@ def _in_box(condition: str, sizes: Mapping[str, Int], box: Box) -> bool | None:
 
 @lru_cache
 def _parsed(condition: str) -> ast.expr:
-    plain = _SPELLINGS.sub(lambda found: f"{found[1] or found[2]}(", condition)
     try:
-        return ast.parse(plain, mode="eval").body
+        return ast.parse(exactly_rounded(condition), mode="eval").body
     except SyntaxError:
         raise _UnknownError from None
 
@@ -180,7 +179,7 @@ def _span(node: ast.expr, sizes: Mapping[str, Span]) -> Span:
 def _is_integer(node: ast.expr) -> bool:
     """True if a number is an integer for all sizes."""
     match node:
-        case ast.Call(func=ast.Name(id="floor" | "ceil" | "trunc" | "round"), args=[_]):
+        case ast.Call(func=ast.Name(id=name), args=[_]) if name in _TO_INTEGERS:
             return True
         case ast.Call(func=ast.Name(id="min" | "max"), args=args):
             return all(map(_is_integer, args))
