@@ -24,6 +24,7 @@ from torch.export.pt2_archive._package import PT2ArchiveReader
 from torch.utils._sympy import functions
 
 from aotpack.errors import TraceError
+from aotpack.trace.host.turns import ONE_AT_A_TIME
 
 _NATIVE = ("data/aotinductor/", "data/executorch/")
 _OBJECTS = ("data/constants/custom_obj_", "data/constants/opaque_obj_")
@@ -75,13 +76,14 @@ def load_program(path: Path) -> ExportedProgram:
 @contextmanager
 def _weights_only() -> Iterator[None]:
     """Inside the block, torch.load runs no pickle, whatever its caller asks for."""
-    before = {name: os.environ.pop(name, None) for name in (_FORCED, _FORBIDDING)}
-    os.environ[_FORCED] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_FORCED]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+    with ONE_AT_A_TIME:
+        before = {name: os.environ.pop(name, None) for name in (_FORCED, _FORBIDDING)}
+        os.environ[_FORCED] = "1"
+        try:
+            yield
+        finally:
+            del os.environ[_FORCED]
+            os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def _check_archive(path: Path, archive: PT2ArchiveReader) -> None:

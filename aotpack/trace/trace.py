@@ -33,6 +33,7 @@ from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.inputs import check_arrays, given_example
 from aotpack.trace.host.program_inputs import check_program_inputs
+from aotpack.trace.host.turns import ONE_AT_A_TIME
 from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.subclasses import with_plain_weights
@@ -126,6 +127,11 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
 
     A method's product is called as in a call, ``llm.decode``; the only method "" as the package.
     """
+    with ONE_AT_A_TIME:
+        return _trace_methods(methods, options)
+
+
+def _trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[str, Traced]:
     copies = HostCopies()
     given = {name: _given(name, method, options) for name, method in methods.items()}
     modules = {n: one.module for n, one in given.items() if isinstance(one.module, nn.Module)}

@@ -1,5 +1,5 @@
 """Models from any device become models on the host.
 
 Modules: ``copies`` (of tensors), ``devices`` (that forward names), ``inputs`` (no tensors),
-``values`` (unreadable).
+``program_inputs`` (of saved programs), ``turns`` (of builds), ``values`` (unreadable).
 """
