@@ -23,6 +23,8 @@ def sizes_of(traced):
         (lambda self, x: x * 2, {0: A, 1: A + 1}, {"a": (2, 6)}),
         (lambda self, x: x * 2, {0: Dim("a", min=3) - 1}, {"a": (2, 2**31 - 1)}),
         (lambda self, x: x * 2, {0: 2 * Dim("a")}, {"a": (2, 2**31 - 1)}),
+        (lambda self, x: x * 2, {0: Dim("a", min=0, max=9) + 1}, {"a": (2, 9)}),
+        (lambda self, x: x * 2, {0: Dim("a", min=0, max=9)}, {"a": (1, 9)}),
     ],
 )
 def test_sizes_with_their_declared_ranges(trace_function, forward, shapes, sizes):
