@@ -102,10 +102,15 @@ _ADVICE = (
         "formats one",
     ),
     (
-        r"might be aliasing the input or the output|Encountered aliasing|same storage_offset",
+        r"might be aliasing the input or the output|Encountered aliasing",
         "torch.cond and loops return results that share no memory with each other or with "
         "operands: write x.clone() for a result that is an operand or a part of one, and for one "
         "of two results that are the same tensor or parts of one",
+    ),
+    (
+        r"expected same storage_offset",
+        "branches return tensors that begin at one place of their memory: write x.clone() for a "
+        "result that is a part of a tensor, as a slice",
     ),
     (
         r"not a simple accumulative multiplication|order of strides of the two branches",

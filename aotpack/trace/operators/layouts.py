@@ -204,7 +204,7 @@ def merged_results() -> Iterator[None]:
 
 def _by_sizes(value: Any, mode: FakeTensorMode) -> Any:
     """A result of a branch with strides that are products of its sizes."""
-    if not isinstance(value, torch.Tensor) or not _is_whole(value):
+    if not isinstance(value, torch.Tensor) or not _is_plain(value):
         return value
     sizes = {*map(expression_of, value.shape)}
     strides = [_without_maximum(stride, sizes) for stride in value.stride()]
@@ -214,17 +214,20 @@ def _by_sizes(value: Any, mode: FakeTensorMode) -> Any:
 
 
 def _made(value: torch.Tensor, mode: FakeTensorMode, strides: Any = None) -> torch.Tensor:
-    """A new tensor like another, with its strides or others."""
+    """A new tensor like another, at the same place in its memory, with its strides or others."""
     strides = value.stride() if strides is None else strides
-    with mode:
-        return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-
-
-def _is_whole(value: torch.Tensor) -> bool:
-    """True for a tensor with strides that begins where its memory does."""
-    is_plain = value.layout is torch.strided and not value.is_quantized and not value.is_conj()
+    how: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
     offset = value.storage_offset()
-    return is_plain and isinstance(offset, int) and offset == 0
+    with mode:
+        if isinstance(offset, int) and offset == 0:
+            return torch.empty_strided(value.shape, strides, **how)
+        last = sum((size - 1) * stride for size, stride in zip(value.shape, strides, strict=True))
+        return torch.empty(offset + last + 1, **how).as_strided(value.shape, strides, offset)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """True for a tensor with strides, of its own values."""
+    return value.layout is torch.strided and not value.is_quantized and not value.is_conj()
 
 
 def _are_alike(first: Any, second: Any) -> bool:
@@ -234,15 +237,15 @@ def _are_alike(first: Any, second: Any) -> bool:
     """
     if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)):
         return False
-    if not (_is_whole(first) and _is_whole(second)) or first.dim() != second.dim():
+    if not (_is_plain(first) and _is_plain(second)) or first.dim() != second.dim():
         return False
     of_one_type = (first.dtype, first.device) == (second.dtype, second.device)
     return of_one_type and _numbers(first) == _numbers(second)
 
 
 def _numbers(value: torch.Tensor) -> list[Any]:
-    """Sizes and strides, of which nothing is asked."""
-    return [*map(expression_of, (*value.shape, *value.stride()))]
+    """Sizes, strides and the place of the first element, of which nothing is asked."""
+    return [*map(expression_of, (*value.shape, *value.stride(), value.storage_offset()))]
 
 
 def _without_maximum(stride: Any, sizes: Collection[Any]) -> Any:

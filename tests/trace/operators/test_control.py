@@ -342,9 +342,7 @@ def test_a_view_as_a_result_is_refused(trace_function) -> None:
         TraceError, match=r"write x\.clone\(\) for a result that is .* a part of one"
     ):
         trace_function(
-            lambda self, x: torch.cond(
-                x.sum() > 0, lambda x: x[:, 1:], lambda x: x[:, 1:] * 2, (x,)
-            ),
+            lambda self, x: torch.cond(x.sum() > 0, lambda x: x[:3], lambda x: x[:3] * 2, (x,)),
             torch.randn(4, 5),
         )
 
@@ -362,6 +360,37 @@ def test_results_that_lie_in_parts_of_memory() -> None:
     for x in (torch.ones(1, 5), torch.ones(3, 5), -torch.ones(2, 5)):
         part = (x * 4 if x.sum() > 0 else x * 2 - 2).mT[:2].expand(3, 2, -1)
         torch.testing.assert_close(model(x), part)
+
+
+class Slices(nn.Module):
+    """Branches that return the same slice, in strides of the whole and behind its first element."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        part = lambda y: (y @ y.mT)[1:, 1:3]  # noqa: E731
+        result = torch.cond(x.sum() > 0, lambda x: part(x * 2), lambda x: part(x - 1), (x,))
+        return result.mT * 2 + result.stride(0) + result.storage_offset()
+
+
+@pytest.mark.row("S:I3")
+@pytest.mark.parametrize("sizes", [None, {"x": {0: Dim("c", min=3, max=9)}}])
+def test_slices_of_products_lie_alike(sizes) -> None:
+    model = aotpack.compile(Slices(), (torch.ones(4, 5),), target="cpu", dynamic_shapes=sizes)
+    for x in (torch.ones(4, 5), -torch.ones(4, 5), torch.ones(7, 5))[: 3 if sizes else 2]:
+        given = x * 2 if x.sum() > 0 else x - 1
+        part = (given @ given.mT)[1:, 1:3]
+        torch.testing.assert_close(model(x), part.mT * 2 + len(x) + len(x) + 1)
+
+
+@pytest.mark.row("S:I3")
+def test_slices_at_other_places_are_refused(trace_function) -> None:
+    message = r"(?s)got 1 and 0\..*x\.clone\(\) for a result that is a part .*\n  at test_control"
+    with pytest.raises(TraceError, match=message):
+        trace_function(
+            lambda self, x: torch.cond(
+                x.sum() > 0, lambda x: (x * 2)[:, 1:], lambda x: (x * 3)[:, :-1], (x,)
+            ),
+            torch.randn(4, 5),
+        )
 
 
 @pytest.mark.row("S:I3")
