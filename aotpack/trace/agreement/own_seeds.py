@@ -39,13 +39,16 @@ def own_seed(module: nn.Module, example: Example) -> str:
 
 
 def check_own_seed(name: str, module: nn.Module, example: Example, how: str) -> None:
-    """Refuse a model with its own seed, if its results follow the seed that a package takes."""
+    """Refuse a model with its own seed, if its results follow the seed that a package takes.
+
+    A draw that a package does not have fails, and the export says why.
+    """
 
     def begin(seed: int) -> Example:
         args, kwargs = example
         return args, {**kwargs, SEED: torch.tensor(seed)}
 
-    if how and not _is_same(module, begin, lambda _: None):
+    if how and _is_same(module, begin, lambda _: None) is False:
         raise TraceError(
             f"tracing {name}: forward draws random numbers, and {how}; a package draws others, "
             f"from its input {SEED!r}. Draw numbers that stay in __init__ and keep them with "
@@ -55,8 +58,8 @@ def check_own_seed(name: str, module: nn.Module, example: Example, how: str) -> 
 
 def _is_same(
     module: nn.Module, begin: Callable[[int], Example], end: Callable[[int], None]
-) -> bool:
-    """Whether calls with other seeds give the same; False where they fail."""
+) -> bool | None:
+    """Whether calls with other seeds give the same; None where the first one fails."""
     before, first = Attributes({"": module}), list[torch.Tensor]()
     try:
         with (
@@ -74,7 +77,7 @@ def _is_same(
                 if len(first) != len(found) or any(map(difference, first, found)):
                     return False
     except (Exception, SystemExit):
-        return False
+        return False if first else None
     finally:
         before.restore()
     return True

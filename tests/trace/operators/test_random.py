@@ -171,7 +171,9 @@ def test_ends_of_integers_are_traced() -> None:
         assert trace(draw, (torch.ones(3),), **NAMED).graph.signature.kwargs.keys == ("seed",)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1000, 1000), (299, 303), (-303, -299), (250, 2**40)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1000, 1000), (299, 303), (-303, -299), (250, 2**40), (256, 257)]
+)
 def test_integers_that_a_type_lacks_stay_in_their_range(low: int, high: int) -> None:
     x = drawn(lambda x: x.bfloat16().random_(low, high)).double()
     assert low <= x.min() and x.max() < high
@@ -186,6 +188,10 @@ def test_integers_that_a_type_lacks_stay_in_their_range(low: int, high: int) -> 
         (lambda x: x.random_(5, 5), r"not in \[5, 5\)"),
         (lambda x: x.long().random_(-2, 2**63 - 1), r"at most 2\*\*63 numbers.*not in \[-2, 92"),
         (lambda x: x.bfloat16().random_(1025, 1028), r"bfloat16 has no integer in \[1025, 1028\)"),
+        (
+            lambda x: x.half().random_(2049, 2050),
+            r"float16 has no integer in \[2049, 2050\); change",
+        ),
     ],
 )
 def test_ranges_beyond_a_type_are_refused(draw: Callable[..., Any], words: str) -> None:

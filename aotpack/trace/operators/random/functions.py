@@ -145,7 +145,9 @@ def _rounded(drawn: torch.Tensor, low: int, high: int, dtype: torch.dtype) -> to
         return result
     first, last = -_floor(-low, exact), _floor(high - 1, exact)
     if first > last:
-        raise ValueError(f"{dtype} has no integer in [{low}, {high})")
+        raise ValueError(
+            f"{dtype} has no integer in [{low}, {high}); change the range, or draw in a wider type"
+        )
     return result.clamp(first, last)
 
 
