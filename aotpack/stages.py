@@ -367,10 +367,11 @@ class Precompiled(Product):
     refused: tuple[Refused, ...] = ()  # in order
 
     def as_text(self) -> str:
-        lines = ["target     kernel  bytes  registers  spills  shared"]
+        lines = ["target     kernel  bytes  registers  spills  shared  carveout"]
         for b in self.binaries:
             row = (b.target, b.kernel, len(b.code), b.registers, b.spills, b.shared)
-            lines.append("  ".join(map(str, row)))
+            carveout = f"{b.carveout}%" if b.carveout else "-"
+            lines.append("  ".join(map(str, (*row, carveout))))
         lines += [
             f"{one.target}  {one.kernel} refused with {one.num_warps} warps: spills {one.spills}"
             for one in self.refused

@@ -133,6 +133,11 @@ def test_a_kernel_that_does_not_fit_in_the_split_has_that_of_the_driver() -> Non
     large = kernel("a", GREEDY.replace("num_stages=8", "num_stages=3"))
     product = precompile(rendered(large, codes), [SM90], jobs=1)
     assert [one.carveout for one in product.binaries] == [0, 58]
+    assert [line.rpartition("  ")[2] for line in product.as_text().splitlines()] == [
+        "carveout",
+        "-",
+        "58%",
+    ]
     assert product.binaries[0].shared + 1024 > LARGEST_SPLIT
 
 
