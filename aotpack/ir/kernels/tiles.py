@@ -91,7 +91,8 @@ class MatmulTile:
     ``decodes`` has instructions for 8-bit floats. With ``in_matrix_unit`` compiled code multiplies
     one row and codes there (``one_row.py``): codes of the last ``in_shared`` steps of a warp come
     through shared memory, the others through registers. It is for ``shared_split`` bytes of shared
-    memory on a multiprocessor, which the programs there take; 0 for any.
+    memory on a multiprocessor, which the programs there take; 0 for any. At least
+    ``least_programs`` are launched; those without a tile hold a place until the wait is over.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
@@ -117,6 +118,7 @@ class MatmulTile:
     in_matrix_unit: bool = False
     in_shared: int = 0
     shared_split: int = 0
+    least_programs: int = 0
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -342,6 +342,7 @@ class FewRowsContext:
     lines: tuple[str, ...]
     epilogue: tuple[str, ...]
     tiles: str = ""  # that programs go through; "": each has one
+    has_idle: bool = False  # programs without a tile, which are there until the wait is over
     diagonal: DiagonalContext | None = None
     one_row: OneRowContext | None = None
 

@@ -114,6 +114,7 @@ def few_rows_context(
         lines=lines,
         epilogue=epilogue[len(constants) + len(early) :],
         tiles=str(ceil_div(template_op.n.extent, tile.n)) if tile.most_programs else "",
+        has_idle=tile.least_programs > 0,
     )
 
 

@@ -20,7 +20,7 @@ from aotpack.ir.kernels.tiles import (
 )
 from aotpack.ir.kernels.traffic import work_of
 from aotpack.ir.operations import Matmul
-from aotpack.ir.symbolic.integers import Int, ceil_div, minimum
+from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum
 from aotpack.render.emit.frame import Frame
 from aotpack.render.emit.kernel_builder import KernelBuilder
 from aotpack.render.emit.language import Divisibility, GluonText, RenderedKernel
@@ -148,7 +148,9 @@ def _matmul_programs(kernel: Kernel, tile: MatmulTile) -> Int:
     assert isinstance(template_op, Matmul)
     tiles = ceil_div(template_op.m.extent, tile.m) * ceil_div(template_op.n.extent, tile.n)
     tiles = tiles * points(template_op.batch) * tile.splits
-    return minimum(tiles, tile.most_programs) if tile.most_programs else tiles
+    if tile.most_programs:
+        return minimum(tiles, tile.most_programs)
+    return maximum(tiles, tile.least_programs) if tile.least_programs else tiles
 
 
 def _loop_programs(kernel: Kernel, tile: LoopTile) -> Int:

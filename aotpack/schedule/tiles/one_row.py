@@ -8,6 +8,7 @@ Llama-1B with int8 and int4 codes (decisions 058, 065, 066).
 
 from dataclasses import replace
 from math import ceil
+from typing import NamedTuple
 
 from aotpack.devices import H200, LARGEST_SPLIT, RESERVED_SHARED
 from aotpack.ir.kernels.access import Strides
@@ -25,7 +26,8 @@ from aotpack.ir.program import Program
 WARPS = 4
 LONG_CODES = 4096  # bytes along k of one column, from which on more warps share them
 UNIT_COLUMNS = {WARPS: (32, 16, 8), 2 * WARPS: (16, 8)}  # by warps
-LONG_ROW_SHARED = 65536  # bytes of their codes in shared memory, where warps are more
+LONG_ROW_CODES = 65536  # bytes of their codes in shared memory, where warps are more
+LONG_ROW_FLOATS = 98304  # the same of 8-bit floats, whose row is shorter
 HELD_BYTES = 512  # of codes in a thread's registers
 UNIT_PROGRAMS = 3  # of a multiprocessor, with so many
 MULTIPROCESSORS = H200.multiprocessors  # for which these programs are shared out
@@ -55,54 +57,65 @@ def in_matrix_unit(
     made = replace(tile, n=columns, num_warps=warps, in_matrix_unit=True)
     shape = row_shape(products, warps)
     assert shape is not None
-    tiles, size = count // columns, columns * held
-    if FLOAT8 in numbers_of(products[0]):
-        return _at_once(made, shape, tiles, size)
-    found = _at_once(_of_long_row(made, shape, size), shape, tiles, size)
-    return _with_split(found, shape, tiles, size) if found.in_shared else found
+    is_float8 = FLOAT8 in numbers_of(products[0])
+    work = _Work(shape, count // columns, columns * held, is_float8)
+    found = _at_once(_of_long_row(made, work), work)
+    return _with_split(found, work) if found.in_shared else found
 
 
-def _of_long_row(tile: MatmulTile, shape: RowShape, size: int) -> MatmulTile:
-    """The tile, with ``size`` bytes of codes; of a long row many are in shared memory.
+class _Work(NamedTuple):
+    """Tiles, each with ``codes`` bytes of codes, 8-bit floats or integers."""
+
+    shape: RowShape
+    tiles: int
+    codes: int
+    is_float8: bool
+
+    @property
+    def row(self) -> int:
+        """The bytes of the row as a factor: two halves of each element, or four digits."""
+        return (2 if self.is_float8 else 4) * self.shape.row * self.shape.parts
+
+
+def _of_long_row(tile: MatmulTile, work: _Work) -> MatmulTile:
+    """The tile; of a long row as many codes are in shared memory as make a program large.
 
     So no two programs meet on a multiprocessor, and one begins while programs of the launch before
-    hold registers.
+    hold registers. If there is one for nearly every multiprocessor, the others get one without a
+    tile: up to six programs of the next launch would meet on each of these.
     """
     if tile.num_warps == WARPS:
         return tile
-    step = size // shape.all_steps
-    return replace(tile, in_shared=min(shape.all_steps, LONG_ROW_SHARED // step))
+    steps = work.shape.all_steps
+    most = LONG_ROW_FLOATS if work.is_float8 else LONG_ROW_CODES
+    least = MULTIPROCESSORS if ENOUGH_PROGRAMS <= work.tiles < MULTIPROCESSORS else 0
+    return replace(tile, in_shared=min(steps, most // (work.codes // steps)), least_programs=least)
 
 
-def _with_split(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> MatmulTile:
+def _with_split(tile: MatmulTile, work: _Work) -> MatmulTile:
     """The tile with the shared memory of its programs that run at once on a multiprocessor."""
-    in_shared = size * tile.in_shared // shape.all_steps
-    program = in_shared + _factor_bytes(shape) + RESERVED_SHARED
+    in_shared = work.codes * tile.in_shared // work.shape.all_steps
+    program = in_shared + work.row + RESERVED_SHARED
     if tile.most_programs:
         return replace(tile, shared_split=program * ceil(tile.most_programs / MULTIPROCESSORS))
     most = 1 if tile.num_warps > WARPS else UNIT_PROGRAMS + 1  # by registers
-    together = min(most, ceil(tiles / MULTIPROCESSORS))
+    together = min(most, ceil(work.tiles / MULTIPROCESSORS))
     return replace(tile, shared_split=min(program * together, LARGEST_SPLIT))
 
 
-def _at_once(tile: MatmulTile, shape: RowShape, tiles: int, size: int) -> MatmulTile:
-    """The tile for programs that all run at once, with ``size`` bytes of codes for each tile.
+def _at_once(tile: MatmulTile, work: _Work) -> MatmulTile:
+    """The tile for programs that all run at once.
 
     Little more than registers hold is in shared memory too. If there is much more, programs go
     through several tiles, equally many but for the last: each asks for the codes of its next one
     when it has multiplied those of one, and makes the row once.
     """
-    is_full = size == WARPS * WARP * HELD_BYTES
-    if tile.num_warps > WARPS or not is_full or tiles <= MULTIPROCESSORS:
+    is_full = work.codes == WARPS * WARP * HELD_BYTES
+    if tile.num_warps > WARPS or not is_full or work.tiles <= MULTIPROCESSORS:
         return tile
-    if tiles <= 2 * UNIT_PROGRAMS * MULTIPROCESSORS:
-        return replace(tile, in_shared=ceil(3 * shape.all_steps / 8))
-    fitting = H200.shared // (size + _factor_bytes(shape) + RESERVED_BYTES)
+    if work.tiles <= 2 * UNIT_PROGRAMS * MULTIPROCESSORS:
+        return replace(tile, in_shared=ceil(3 * work.shape.all_steps / 8))
+    fitting = H200.shared // (work.codes + work.row + RESERVED_BYTES)
     resident = min(UNIT_PROGRAMS, fitting) * MULTIPROCESSORS
-    programs = ceil(tiles / ceil(tiles / resident))
-    return replace(tile, most_programs=programs, in_shared=shape.all_steps)
-
-
-def _factor_bytes(shape: RowShape) -> int:
-    """The row as a factor, in shared memory."""
-    return 4 * shape.row * shape.parts
+    programs = ceil(work.tiles / ceil(work.tiles / resident))
+    return replace(tile, most_programs=programs, in_shared=work.shape.all_steps)

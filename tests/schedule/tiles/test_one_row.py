@@ -77,15 +77,29 @@ def test_programs_of_one_row_of_codes_run_at_once(
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "sides", "in_shared", "programs"),
-    [(2048, 8192, 1, 0, 0), (8192, 2048, 2, 3, 0), (128256, 2048, 1, 8, 365)],
+    ("n", "k", "sides", "in_shared", "programs", "split"),
+    [
+        (2048, 8192, 1, 12, 0, 113),  # their row takes half of that of integers
+        (8192, 2048, 2, 3, 0, 4 * 29),
+        (128256, 2048, 1, 8, 365, 3 * 69),
+    ],
 )
-def test_codes_that_are_8_bit_floats_ask_for_no_split(
-    n: int, k: int, sides: int, in_shared: int, programs: int
+def test_so_do_those_of_8_bit_floats(
+    n: int, k: int, sides: int, in_shared: int, programs: int, split: int
 ) -> None:
     tile = codes(n, k, sides=sides, kind=DECODED)[2].tile  # the second one is Ada's
-    assert isinstance(tile, MatmulTile) and tile.in_matrix_unit and not tile.shared_split
+    assert isinstance(tile, MatmulTile) and tile.in_matrix_unit
     assert (tile.in_shared, tile.most_programs) == (in_shared, programs)
+    assert tile.shared_split == 1024 * split
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "programs"),
+    [(2048, 8192, 132), (2112, 8192, 0), (1024, 8192, 132), (4096, 8192, 0), (3072, 2048, 0)],
+)
+def test_long_rows_have_a_program_for_each_multiprocessor(n: int, k: int, programs: int) -> None:
+    tile = codes(n, k)[1].tile
+    assert isinstance(tile, MatmulTile) and tile.least_programs == programs
 
 
 @pytest.mark.parametrize(

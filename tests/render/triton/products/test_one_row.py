@@ -89,6 +89,25 @@ def test_codes_that_registers_do_not_hold_come_through_shared_memory() -> None:
     assert "async_load(" not in kernel("int8", width=4096).gluon_text
 
 
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
+def test_programs_without_a_tile_leave(kind: str) -> None:
+    """Of 132 programs 128 have a tile of 16 columns."""
+    source, model = kernel(kind, 8192, width=2048), coded(kind, 8192, width=2048)
+    x = torch.randn(1, 8192).to(BF16)
+    found = answer(source, model, x, H200.multiprocessors)
+    torch.testing.assert_close(found.float(), model.float()(x.float()), rtol=1e-2, atol=1e-2)
+    idle = "    if tl.program_id(0) * 16 >= 2048:\n"
+    assert idle in source.text and idle in source.gluon_text
+    assert "16 >=" not in kernel(kind, 8192, width=4096).gluon_text
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
+def test_two_programs_of_a_long_row_do_not_meet(kind: str) -> None:
+    binary = compile_request(Request.of(kernel(kind, 8192, width=2048), HOPPER))
+    assert binary.spills == 0
+    assert 2 * binary.shared > 164 * 1024
+
+
 TURNS = [
     ("int8", 2048, BF16, 8192),
     ("fp8", 2048, BF16, 8192),
