@@ -140,6 +140,7 @@ CASES: dict[str, Callable[[], Made]] = {
     "few rows": gated(5, 1032, 520),
     "codes through shared memory": codes(2048, 8192),
     "codes of many tiles": codes(2048, 25_632),
+    "codes of a long row": codes(8192, 2048),
     "decode step": step,
     "decode": attention(2, 32, 8, 1, 1531, 64, causal=False),
     "decode of many keys": attention(1, 16, 16, 1, 9001, 128, causal=False),

@@ -91,14 +91,14 @@ def test_codes_that_registers_do_not_hold_come_through_shared_memory() -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
 def test_programs_without_a_tile_leave(kind: str) -> None:
-    """Of 132 programs 128 have a tile of 16 columns."""
-    source, model = kernel(kind, 8192, width=2048), coded(kind, 8192, width=2048)
+    """Of 132 programs 128 have a tile of 8 columns."""
+    source, model = kernel(kind, 8192, width=1024), coded(kind, 8192, width=1024)
     x = torch.randn(1, 8192).to(BF16)
     found = answer(source, model, x, H200.multiprocessors)
     torch.testing.assert_close(found.float(), model.float()(x.float()), rtol=1e-2, atol=1e-2)
-    idle = "    if tl.program_id(0) * 16 >= 2048:\n"
+    idle = "    if tl.program_id(0) * 8 >= 1024:\n"
     assert idle in source.text and idle in source.gluon_text
-    assert "16 >=" not in kernel(kind, 8192, width=4096).gluon_text
+    assert " >= " not in kernel(kind, 8192, width=1056).gluon_text
 
 
 @pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
