@@ -80,6 +80,11 @@ _ADVICE = (
         "is padded or cut to a multiple as one (4*n), or pad before the model",
     ),
     (
+        r"^'max'$",
+        "torch.export fails at derived sizes, as a - 1, of a Dim that has min and no max: declare "
+        "both, as Dim('a', min=3, max=1024)",
+    ),
+    (
         r"which is not a known type",
         "a model takes and returns tensors, numbers, text and None, in tuples, lists, dicts and "
         "dataclasses of torch.export.register_dataclass; leave out what else it returns (a cache "

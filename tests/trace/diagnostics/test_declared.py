@@ -121,3 +121,16 @@ def test_two_sizes_of_one_root_have_its_range_in_any_order(trace_function, rows)
     shapes = {"x": {0: sizes[0]}, "y": {0: sizes[1]}}
     (size,) = sizes_of(trace_function(longer, *args, dynamic_shapes=shapes)).values()
     assert size[1] - size[0] == 6
+
+
+@pytest.mark.row("S:T13")
+def test_two_derived_sizes_of_a_dim_without_max_are_told_to_give_one(trace_function):
+    def forward(self, x, y):
+        return x.sum() + y
+
+    args = torch.randn(8), torch.randn(10)
+    endless, ending = Dim("a", min=3), Dim("a", min=3, max=1024)
+    with pytest.raises(TraceError, match=r"declare both, as Dim\('a', min=3, max=1024\)"):
+        trace_function(forward, *args, dynamic_shapes=({0: endless - 1}, {0: endless + 1}))
+    shapes = {0: ending - 1}, {0: ending + 1}
+    assert len(sizes_of(trace_function(forward, *args, dynamic_shapes=shapes))) == 1
