@@ -4,7 +4,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from aotpack.instrumentation import Instrumentation
 from aotpack.ir.golden import SIZE, read_golden
 from aotpack.ir.packs import Packs, largest, packs_of
 from aotpack.ir.user_passes import UserPass, apply_passes
+from aotpack.lazy import lazy
 from aotpack.lower import LOWERINGS, lower, refusal_of
 from aotpack.options import VALUES, chosen_target, given_source, provenance_inputs, shared_options
 from aotpack.options import BuildOptions as BuildOptions
@@ -59,7 +59,7 @@ class PackageBuild(ABC):
     options: BuildOptions = field(default_factory=BuildOptions)
     hook: Instrumentation = field(default_factory=Instrumentation)
 
-    @cached_property
+    @lazy
     def identity(self) -> Identity:
         """What its package is installed by; UsageError for a name or version that is refused."""
         return Identity.of(self.source.name, self.source.version)
@@ -84,7 +84,7 @@ class PackageBuild(ABC):
     def repeats(self) -> tuple[str, ...]:
         """The layers that are calls of one body, or why there are none, if that was asked."""
 
-    @cached_property
+    @lazy
     def precompiled(self) -> Precompiled:
         """The binaries for each target."""
         return self.hook(
@@ -98,7 +98,7 @@ class PackageBuild(ABC):
             fuses_products=self.options.precision != "strict",
         )
 
-    @cached_property
+    @lazy
     def emitted(self) -> Emitted:
         """The wheel; refuses outputs or targets that are impossible here before the first stage."""
         identity = self.identity
@@ -119,22 +119,22 @@ class PackageBuild(ABC):
 class Build(PackageBuild):
     """Six stages of a module, each of which takes the product of the one before."""
 
-    @cached_property
+    @lazy
     def traced(self) -> Traced:
         """The model as a graph of torch's operators."""
         return self.hook("traced", _trace, self.source, self.options)
 
-    @cached_property
+    @lazy
     def lowered(self) -> Lowered:
         """The program of loop operations, after the user's passes."""
         return self.hook("lowered", _lower, self.traced, self.options, self.hook)
 
-    @cached_property
+    @lazy
     def scheduled(self) -> Scheduled:
         """The kernels in launch order, with their tiles and memory."""
         return self.hook("scheduled", _schedule, self.lowered, self.options, self.hook)
 
-    @cached_property
+    @lazy
     def rendered(self) -> Rendered:
         """The text of each kernel, and of the wrapper that launches them."""
         return self.hook(
@@ -161,23 +161,23 @@ class Build(PackageBuild):
 class MethodsBuild(PackageBuild):
     """The stages of a package with several methods: the first four for each of them."""
 
-    @cached_property
+    @lazy
     def traced(self) -> PerMethod[Traced]:
         """Each method as a graph; tensors that they share have one name."""
         check_methods(self.source.name, self.source.module)
         return self.hook("traced", _trace_each, self.source, self.options)
 
-    @cached_property
+    @lazy
     def lowered(self) -> PerMethod[Lowered]:
         """The program of each method."""
         return self.hook("lowered", _lower_each, self.traced, self.options, self.hook)
 
-    @cached_property
+    @lazy
     def scheduled(self) -> PerMethod[Scheduled]:
         """The kernels of each method."""
         return self.hook("scheduled", _schedule_each, self.lowered, self.options, self.hook)
 
-    @cached_property
+    @lazy
     def rendered(self) -> Rendered:
         """The text of all kernels, and of a wrapper for each method."""
         return self.hook("rendered", _render_each, self.scheduled, self.source, self.options)

@@ -16,6 +16,7 @@ BASE = {
     "devices",
     "early_start",
     "importable",
+    "lazy",
     "knobs",
     "progress",
     "temporary",
@@ -32,6 +33,7 @@ ALLOWED = {
     "devices": set(),
     "early_start": {"devices"},  # on which devices it pays
     "importable": set(),
+    "lazy": set(),
     "progress": set(),
     "temporary": {"errors"},
     "": {"errors", "target", "version", "pipeline"},

@@ -24,7 +24,7 @@ from torch.export.pt2_archive._package import PT2ArchiveReader
 from torch.utils._sympy import functions
 
 from aotpack.errors import TraceError
-from aotpack.trace.host.turns import ONE_AT_A_TIME
+from aotpack.trace.host.turns import one_at_a_time
 
 _NATIVE = ("data/aotinductor/", "data/executorch/")
 _OBJECTS = ("data/constants/custom_obj_", "data/constants/opaque_obj_")
@@ -76,7 +76,7 @@ def load_program(path: Path) -> ExportedProgram:
 @contextmanager
 def _weights_only() -> Iterator[None]:
     """Inside the block, torch.load runs no pickle, whatever its caller asks for."""
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         before = {name: os.environ.pop(name, None) for name in (_FORCED, _FORBIDDING)}
         os.environ[_FORCED] = "1"
         try:

@@ -33,7 +33,7 @@ from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.inputs import check_arrays, given_example
 from aotpack.trace.host.program_inputs import check_program_inputs
-from aotpack.trace.host.turns import ONE_AT_A_TIME
+from aotpack.trace.host.turns import one_at_a_time
 from aotpack.trace.host.values import check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.subclasses import with_plain_weights
@@ -127,7 +127,7 @@ def trace_methods(methods: Mapping[str, Method], options: TraceOptions) -> dict[
 
     A method's product is called as in a call, ``llm.decode``; the only method "" as the package.
     """
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         return _trace_methods(methods, options)
 
 

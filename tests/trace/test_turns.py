@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import select
+import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -14,6 +16,7 @@ from torch import nn
 from torch.export import Dim
 from torch.fx.experimental import sym_node, symbolic_shapes
 
+import aotpack
 from aotpack.errors import TraceError
 from aotpack.stages import Traced
 from aotpack.trace import load_model, trace
@@ -114,3 +117,50 @@ def test_files_are_read_in_turn(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert len({*threads.map(read, range(4))}) == 1
     assert dict(os.environ) == before
+
+
+def answer_of_a_fork() -> str:
+    """What a build says in a process that is forked now."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            aotpack.compile(Plain(), (X,), target="cpu")
+            told = "built"
+        except TraceError as error:
+            told = str(error)
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.close(writing)
+    told = b""
+    while select.select([reading], [], [], 60)[0] and (part := os.read(reading, 4096)):
+        told += part
+    os.close(reading)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return told.decode()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_during_a_build_of_another_thread_refuses_to_build() -> None:
+    model, reached, may_end = Plain(), threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        reached.set()
+        may_end.wait(60)
+
+    model.register_forward_pre_hook(wait)
+    with ThreadPoolExecutor(1) as threads:
+        build = threads.submit(aotpack.compile, model, (X,), target="cpu")
+        try:
+            assert reached.wait(60)
+            assert "forked while another thread traced one" in answer_of_a_fork()
+        finally:
+            may_end.set()
+        assert torch.equal(torch.as_tensor(build.result()(X)), torch.relu(X) + 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_without_a_build_builds() -> None:
+    aotpack.compile(Plain(), (X,), target="cpu")
+    assert answer_of_a_fork() == "built"

@@ -72,7 +72,7 @@ def _dynamic_taps(size: Int, count: Int, align: bool, reach: float) -> Int:
     if count.constant is None:
         raise CannotLower(
             f"a dimension goes from {size} to {count} elements; accepted are constant sizes of "
-            "results, or a scale factor with corners that are not aligned"
+            "results, a scale factor with corners that are not aligned, or antialias=False"
         )
     steps = max(count.constant - 1, 1) if align else count.constant
     return ((size + steps - 1) // steps) * (2 * math.ceil(reach)) + 1

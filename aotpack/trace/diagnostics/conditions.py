@@ -51,6 +51,10 @@ _ALTERNATIVES = (
     "Accepted in its place are torch.where (a choice of values), torch.cond and while_loop (a "
     "branch, a loop), torch._assert (a check), and for sizes those of the inputs, or plain numbers."
 )
+_COUNTED = (
+    " A size that data decide is k = n.item(), not int(n), with torch._check(k <= x.shape[0]) for "
+    "its range."
+)
 _AT_AN_INDEX = re.compile(r"\]\s*[-+*/]?=(?!=)")
 _WRITES = (
     "Accepted in its place is an index that stays a tensor: x.index_copy_(0, n.reshape(1), "
@@ -151,6 +155,8 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
         rows.append("an operator of the line asks whether a tensor has no elements")
     is_write = what.startswith("the integer") and any(map(_AT_AN_INDEX.search, place))
     accepted = _WRITES if is_write else _ALTERNATIVES
+    if what.startswith("the integer") and not is_write:
+        accepted += _COUNTED
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 

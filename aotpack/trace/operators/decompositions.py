@@ -8,7 +8,8 @@ signatures are the known ones (torch 2.11 to 2.15), else the public method.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
+from aotpack.ir.names import free_name
 from aotpack.trace.operators.any_length import (
     affine_points,
     counted,
@@ -82,21 +84,82 @@ def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -
     done: ExportedProgram
     late = {} if whole is None else decomposed_table()
     if not all(_is_known(name, parameters) for name, parameters in _STEPS.items()):
-        done = program.run_decompositions({**_table(whole), **late})
+        with _as_module(program) as restored:
+            done = restored(program.run_decompositions({**_table(whole), **late}))
         return done
     split, decompose = (getattr(exported_program, name) for name in _STEPS)
     composite, others = _split_table(split, whole)
     python = {**others, **late}
     if whole is not None and _is_decomposed(program, whole, python):
         return _copied(program)
-    done = decompose(
-        program,
-        cia_to_decomp=dict(composite),
-        python_decomp_table=python,
-        joint_loss_index=None,
-        decompose_custom_triton_ops=False,
-    )
+    with _as_module(program) as restored:
+        done = restored(
+            decompose(
+                program,
+                cia_to_decomp=dict(composite),
+                python_decomp_table=python,
+                joint_loss_index=None,
+                decompose_custom_triton_ops=False,
+            )
+        )
     return done
+
+
+@contextmanager
+def _as_module(program: ExportedProgram) -> Iterator[Callable[[ExportedProgram], ExportedProgram]]:
+    """Inside the block, torch can make a module of the program; what it makes of that, restored.
+
+    No weight has a name of fx.GraphModule, as ``code``. Conditions on sizes are not asked again:
+    Python's ``min`` of two sizes asks which one is less.
+    """
+    names, guards = _own_names(program), _guards(program)
+
+    def restored(done: ExportedProgram) -> ExportedProgram:
+        _rename(done, names)
+        done._guards_code = [*dict.fromkeys((*guards, *_guards(done)))]
+        return done
+
+    _rename(program, {old: new for new, old in names.items()})
+    program._guards_code = []
+    try:
+        yield restored
+    finally:
+        _rename(program, names)
+        program._guards_code = guards
+
+
+def _guards(program: ExportedProgram) -> list[str]:
+    """The conditions under which torch exported; torch 2.11 keeps none."""
+    return getattr(program, "_guards_code", None) or []
+
+
+def _own_names(program: ExportedProgram) -> dict[str, str]:
+    """The names of weights that fx.GraphModule has too, by others that are free."""
+    taken = {*dir(fx.GraphModule(torch.nn.Module(), fx.Graph()))}
+    targets = [one.target for one in program.graph_signature.input_specs if one.target is not None]
+    used = taken | {target.partition(".")[0] for target in targets}
+    names: dict[str, str] = {}
+    for first in dict.fromkeys(target.partition(".")[0] for target in targets):
+        if first in taken:
+            free = free_name(f"{first}_of_model", used)
+            used.add(free)
+            names |= {free + one[len(first) :]: one for one in targets if _begins(one, first)}
+    return names
+
+
+def _begins(target: str, first: str) -> bool:
+    return target == first or target.startswith(f"{first}.")
+
+
+def _rename(program: ExportedProgram, names: Mapping[str, str]) -> None:
+    """Give weights and constants other names, in place."""
+    signature = program.graph_signature
+    for spec in (*signature.input_specs, *signature.output_specs):
+        spec.target = names.get(spec.target or "", spec.target)
+    for tensors in (program.state_dict, program.constants) if names else ():
+        items = [(names.get(name, name), one) for name, one in tensors.items()]
+        tensors.clear()
+        tensors.update(items)
 
 
 def _is_decomposed(program: ExportedProgram, whole: frozenset[str], table: Table) -> bool:

@@ -107,3 +107,14 @@ def test_a_squeeze_of_other_dimensions(trace_function):
     forward = lambda self, x: x.squeeze(1) + x.squeeze(-1)  # noqa: E731
     graph = trace_function(forward, torch.randn(3, 1), dynamic_shapes=spec).graph
     assert str(graph.signature.outputs[0].shape[0]) == "b"
+
+
+def test_the_smaller_of_two_sizes_is_not_asked_for(trace_function):
+    def forward(self, x, y):
+        return x[: torch.sym_min(x.shape[0], y.shape[0])] * 1
+
+    shapes = {0: Dim("a", min=2, max=50)}, {0: Dim("b", min=2, max=50)}
+    for rows, others in ((6, 9), (9, 6)):
+        given = torch.randn(rows, 4), torch.randn(others, 4)
+        (result,) = trace_function(forward, *given, dynamic_shapes=shapes).graph.signature.outputs
+        assert str(result.shape[0]) == "min(a, b)"

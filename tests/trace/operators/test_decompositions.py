@@ -308,3 +308,29 @@ def test_affine_grids_of_dynamic_sides() -> None:
     for side in (1, 2, 5, 40):
         x = torch.randn(3, 1, side, 5)
         torch.testing.assert_close(package(given[0], x), Grid()(given[0], x))
+
+
+@pytest.mark.parametrize("name", ["code", "graph", "meta", "recompile", "_graph"])
+@pytest.mark.parametrize("kind", ["parameter", "module", "state"])
+def test_weights_may_have_names_of_torchs_modules_of_graphs(name: str, kind: str) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.other = nn.Linear(6, 6)
+            if kind == "module":
+                setattr(self, name, nn.Linear(6, 6))
+            elif kind == "parameter":
+                setattr(self, name, nn.Parameter(torch.ones(6, 6)))
+            else:
+                self.register_buffer(name, torch.ones(6, 6))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            own = getattr(self, name)
+            y = own(x) if kind == "module" else x @ own
+            if kind == "state":
+                own.add_(1)
+            return self.other(y), x[x > 0]
+
+    model = Named()
+    traced = trace(model, (torch.randn(5, 6),), name="m", version="1")
+    assert {one.name for one in traced.graph.weights} == {*model.state_dict()}
