@@ -68,6 +68,7 @@ from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import restored_bases
+from aotpack.trace.source import recorded_helpers
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -116,6 +117,7 @@ def export(
             logged_conditions(lambda: lines.operator) as log,
             noted_checks() as checks,
             nullcontext() if strict else lines,  # dynamo cannot look at them
+            recorded_helpers(),
             redirect_stderr(io.StringIO()) as printed,
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
