@@ -32,7 +32,7 @@ from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_some
-from aotpack.trace.diagnostics.guards import are_declared
+from aotpack.trace.diagnostics.guards import are_declared, guards_of
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.diagnostics.roundings import check_roundings
@@ -63,12 +63,12 @@ from aotpack.trace.operators.modes import (
     WithoutKeywords,
     WithoutStreams,
     export_anew,
+    recorded_helpers,
 )
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import restored_bases
-from aotpack.trace.source import recorded_helpers
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -199,7 +199,7 @@ def _oblivious(
             if not asserts and _is_about_sizes(failure):
                 told = failure
             continue
-        guards = getattr(again, "_guards_code", None) or []
+        guards = guards_of(again)
         refused = drop_assumed(again, asked) if asserts else []
         if refused:
             told = only_some(again, refused) or told

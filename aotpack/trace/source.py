@@ -2,15 +2,11 @@
 
 import re
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from traceback import FrameSummary, StackSummary
+from traceback import FrameSummary
 
 import torch
 from torch import fx
-from torch.fx.proxy import TracerBase
 
 from aotpack.stages import Source
 
@@ -19,7 +15,6 @@ _FRAME = re.compile(
 )
 _NOT_MINE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 _STANDARD = sysconfig.get_path("stdlib")
-_FILTER = "_filter_traceback_frames"
 
 
 def source_of(node: fx.Node) -> Source | None:
@@ -52,43 +47,6 @@ def _last(frames: list[re.Match[str]]) -> Source | None:
     frame = frames[-1]
     text = (frame["text"] or "").strip()
     return Source(shown_path(frame["file"]), int(frame["line"]), text)
-
-
-@contextmanager
-def recorded_helpers() -> Iterator[None]:
-    """Inside the block, torch records the lines of functions that ``forward`` calls too.
-
-    They are those of the same package, or of no installed one: of a library that is called, the
-    line of the call tells more.
-    """
-    plain = getattr(TracerBase, _FILTER, None)
-    if plain is None:  # of another torch
-        yield
-        return
-
-    def filtered(tracer: TracerBase, frames: StackSummary) -> StackSummary:
-        kept = {id(frame) for frame in plain(tracer, frames)}
-        package, found = None, []
-        for frame in frames:
-            if frame.name == "forward":
-                package = _package(frame.filename)
-            if id(frame) in kept or (package is not None and package == _package(frame.filename)):
-                found.append(frame)
-        return StackSummary.from_list(found)
-
-    setattr(TracerBase, _FILTER, filtered)
-    try:
-        yield
-    finally:
-        setattr(TracerBase, _FILTER, plain)
-
-
-@lru_cache(maxsize=4096)
-def _package(file: str) -> str | None:
-    """The installed package of a user's file, "" if there is none; None for other files."""
-    if not is_user_file(file):
-        return None
-    return file.replace("\\", "/").partition("site-packages/")[2].partition("/")[0]
 
 
 def is_user_file(file: str) -> bool:

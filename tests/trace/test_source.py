@@ -8,7 +8,8 @@ from torch import fx, nn
 from torch.fx.proxy import TracerBase
 
 from aotpack.trace import trace
-from aotpack.trace.source import is_user_file, recorded_helpers, shown_path, source_of
+from aotpack.trace.operators.modes import recorded_helpers
+from aotpack.trace.source import is_user_file, shown_path, source_of
 
 USER = 'File "/home/me/net.py", line 7, in forward\n    return self.inner(x)\n'
 LIBRARY = 'File "/v/site-packages/zoo/net.py", line 9, in forward\n    y = self.fc(x)\n'

@@ -153,10 +153,10 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
         rows += [f"{name} is read at {reads[name]}"] if reads[name] not in place else []
     if _IS_EMPTY.fullmatch(what):
         rows.append("an operator of the line asks whether a tensor has no elements")
-    is_write = what.startswith("the integer") and any(map(_AT_AN_INDEX.search, place))
-    accepted = _WRITES if is_write else _ALTERNATIVES
-    if what.startswith("the integer") and not is_write:
-        accepted += _COUNTED
+    accepted = _ALTERNATIVES
+    if what.startswith("the integer"):
+        is_write = any(map(_AT_AN_INDEX.search, place))
+        accepted = _WRITES if is_write else _ALTERNATIVES + _COUNTED
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 

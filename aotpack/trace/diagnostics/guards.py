@@ -36,6 +36,11 @@ class LeafSpec:
     dims: Any
 
 
+def guards_of(program: ExportedProgram) -> list[str]:
+    """The conditions under which torch exported; some versions keep none."""
+    return getattr(program, "_guards_code", None) or []
+
+
 def check_guards(name: str, program: ExportedProgram, shapes: Shapes) -> None:
     """Refuse the program when a recorded condition does not hold for every admitted size."""
     if refusal := refusal_of_guards(name, program, shapes):
@@ -56,7 +61,7 @@ def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> Tr
     Shapes are those of the inputs by path, such as ``['x']`` or ``['xs'][0]``.
     """
     broken: dict[str, str] = {}
-    for guard in getattr(program, "_guards_code", None) or []:
+    for guard in guards_of(program):
         remark = _broken(guard, shapes)
         if remark is not None:
             broken[_readable(guard, shapes)] = remark

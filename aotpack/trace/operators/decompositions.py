@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError
 from aotpack.ir.names import free_name
+from aotpack.trace.diagnostics.guards import guards_of
 from aotpack.trace.operators.any_length import (
     affine_points,
     counted,
@@ -81,19 +82,17 @@ def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -
     A program that this would leave as it is, is copied: tracing it again takes longer than
     exporting a small one.
     """
-    done: ExportedProgram
     late = {} if whole is None else decomposed_table()
     if not all(_is_known(name, parameters) for name, parameters in _STEPS.items()):
         with _as_module(program) as restored:
-            done = restored(program.run_decompositions({**_table(whole), **late}))
-        return done
+            return restored(program.run_decompositions({**_table(whole), **late}))
     split, decompose = (getattr(exported_program, name) for name in _STEPS)
     composite, others = _split_table(split, whole)
     python = {**others, **late}
     if whole is not None and _is_decomposed(program, whole, python):
         return _copied(program)
     with _as_module(program) as restored:
-        done = restored(
+        return restored(
             decompose(
                 program,
                 cia_to_decomp=dict(composite),
@@ -102,7 +101,6 @@ def run_decompositions(program: ExportedProgram, whole: frozenset[str] | None) -
                 decompose_custom_triton_ops=False,
             )
         )
-    return done
 
 
 @contextmanager
@@ -112,11 +110,11 @@ def _as_module(program: ExportedProgram) -> Iterator[Callable[[ExportedProgram],
     No weight has a name of fx.GraphModule, as ``code``. Conditions on sizes are not asked again:
     Python's ``min`` of two sizes asks which one is less.
     """
-    names, guards = _own_names(program), _guards(program)
+    names, guards = _own_names(program), guards_of(program)
 
     def restored(done: ExportedProgram) -> ExportedProgram:
         _rename(done, names)
-        done._guards_code = [*dict.fromkeys((*guards, *_guards(done)))]
+        done._guards_code = [*dict.fromkeys((*guards, *guards_of(done)))]
         return done
 
     _rename(program, {old: new for new, old in names.items()})
@@ -128,27 +126,17 @@ def _as_module(program: ExportedProgram) -> Iterator[Callable[[ExportedProgram],
         program._guards_code = guards
 
 
-def _guards(program: ExportedProgram) -> list[str]:
-    """The conditions under which torch exported; torch 2.11 keeps none."""
-    return getattr(program, "_guards_code", None) or []
-
-
 def _own_names(program: ExportedProgram) -> dict[str, str]:
     """The names of weights that fx.GraphModule has too, by others that are free."""
     taken = {*dir(fx.GraphModule(torch.nn.Module(), fx.Graph()))}
     targets = [one.target for one in program.graph_signature.input_specs if one.target is not None]
-    used = taken | {target.partition(".")[0] for target in targets}
-    names: dict[str, str] = {}
-    for first in dict.fromkeys(target.partition(".")[0] for target in targets):
-        if first in taken:
-            free = free_name(f"{first}_of_model", used)
-            used.add(free)
-            names |= {free + one[len(first) :]: one for one in targets if _begins(one, first)}
-    return names
-
-
-def _begins(target: str, first: str) -> bool:
-    return target == first or target.startswith(f"{first}.")
+    firsts = {target: target.partition(".")[0] for target in targets}
+    used, free = taken.union(firsts.values()), dict[str, str]()
+    for first in firsts.values():
+        if first in taken and first not in free:
+            free[first] = free_name(f"{first}_of_model", used)
+            used.add(free[first])
+    return {free[f] + name[len(f) :]: name for name, f in firsts.items() if f in free}
 
 
 def _rename(program: ExportedProgram, names: Mapping[str, str]) -> None:

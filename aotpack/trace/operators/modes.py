@@ -2,7 +2,9 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
+from traceback import StackSummary
 from typing import Any
 
 import torch
@@ -10,9 +12,11 @@ from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.export import ExportedProgram
 from torch.fx import traceback
+from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 
 from aotpack.trace.operators.control import CONTROL
+from aotpack.trace.source import is_user_file
 
 _OF_TORCH = "_higher_order_ops"  # the folder of branches and loops
 
@@ -43,6 +47,38 @@ def export_anew(*given: Any, **options: Any) -> ExportedProgram:
         if code is not None and _OF_TORCH in code.co_filename:
             dynamo.reset_code(code)
     return torch.export.export(*given, **options)
+
+
+def recorded_helpers() -> AbstractContextManager[None]:
+    """Inside the block, torch records the lines of functions that ``forward`` calls too.
+
+    They are those of the same package, or of no installed one: of a library that is called, the
+    line of the call tells more.
+    """
+
+    def make(plain: Callable[..., StackSummary]) -> Callable[..., StackSummary]:
+        def filtered(tracer: TracerBase, frames: StackSummary) -> StackSummary:
+            kept = {id(frame) for frame in plain(tracer, frames)}
+            package, found = None, []
+            for frame in frames:
+                own = _package(frame.filename)
+                if frame.name == "forward":
+                    package = own
+                if id(frame) in kept or (own is not None and own == package):
+                    found.append(frame)
+            return StackSummary.from_list(found)
+
+        return filtered
+
+    return patched(TracerBase, "_filter_traceback_frames", make)
+
+
+@lru_cache(maxsize=4096)
+def _package(file: str) -> str | None:
+    """The installed package of a user's file, "" if there is none; None for other files."""
+    if not is_user_file(file):
+        return None
+    return file.replace("\\", "/").partition("site-packages/")[2].partition("/")[0]
 
 
 class WithoutStreams(TorchFunctionMode):
