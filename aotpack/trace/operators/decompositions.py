@@ -25,6 +25,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.names import free_name
 from aotpack.trace.diagnostics.guards import guards_of
 from aotpack.trace.operators.any_length import (
+    WINDOWS,
     affine_points,
     counted,
     frequencies,
@@ -292,34 +293,6 @@ def _range(start: Any, end: Any, step: Any = 1, **options: Any) -> torch.Tensor:
     return places
 
 
-def _window(formula: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A window of a formula over places from 0 to 1; a periodic one leaves out its last."""
-
-    def made(length: int, periodic: bool = True, *given: float, **options: Any) -> torch.Tensor:
-        i = counted(length, options)
-        last = length - 1 + periodic
-        return torch.ones_like(i) if length == 1 else formula(i / last, *given)
-
-    return made
-
-
-def _bartlett(t: torch.Tensor) -> torch.Tensor:
-    return 1 - (2 * t - 1).abs()
-
-
-def _blackman(t: torch.Tensor) -> torch.Tensor:
-    return 0.42 - 0.5 * torch.cos(2 * math.pi * t) + 0.08 * torch.cos(4 * math.pi * t)
-
-
-def _hamming(t: torch.Tensor, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
-    return alpha - beta * torch.cos(2 * math.pi * t)
-
-
-def _kaiser(t: torch.Tensor, beta: float = 12.0) -> torch.Tensor:
-    inside = (1 - (2 * t - 1).square()).clamp(min=0).sqrt()
-    return torch.i0(beta * inside) / torch.i0(torch.full((), beta, dtype=t.dtype))
-
-
 _ATEN = torch.ops.aten
 _IN_DOUBLE: Table = {_ATEN.scaled_dot_product_attention.default: _attention}
 """Operators that stay whole in other types than float64."""
@@ -332,17 +305,16 @@ _OWN: Table = {
     _ATEN.range.default: _range,
     _ATEN.range.step: _range,
     **{
-        getattr(operator, overload): _window(formula)
-        for operator, formula, more in (
-            (_ATEN.bartlett_window, _bartlett, ()),
-            (_ATEN.blackman_window, _blackman, ()),
-            (_ATEN.hamming_window, _hamming, ("periodic_alpha", "periodic_alpha_beta")),
-            (_ATEN.kaiser_window, _kaiser, ("beta",)),
+        getattr(getattr(_ATEN, name), overload): WINDOWS[name]
+        for name, more in (
+            ("bartlett_window", ()),
+            ("blackman_window", ()),
+            ("hamming_window", ("periodic_alpha", "periodic_alpha_beta")),
+            ("kaiser_window", ("beta",)),
         )
         for overload in ("default", "periodic", *more)
     },
 }
-"""Formulas of windows are those of torch's documentation."""
 
 
 def _whole_table() -> Table:

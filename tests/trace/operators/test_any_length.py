@@ -131,3 +131,114 @@ def test_sizes_for_which_torch_differs_are_refused(function: Any, words: str) ->
         aotpack.compile(
             Model(function), (floats(5, 8),), dynamic_shapes=shapes, target="interpreter"
         )
+
+
+FROM_ONE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "linspace": lambda x: (torch.linspace(-1, 1, x.shape[0]), torch.linspace(2, 0, x.shape[0] - 1)),
+    "linspace to a size": lambda x: torch.linspace(0, x.shape[0] - 1, steps=2 * x.shape[0]),
+    "linspace of integers": lambda x: torch.linspace(-3.7, 9.2, x.shape[0], dtype=torch.int64),
+    "linspace of tensors": lambda x: torch.linspace(x[0], 3, x.shape[0], dtype=torch.float64),
+    "logspace": lambda x: torch.logspace(0, 1, x.shape[0]),
+    "logspace of integers": lambda x: torch.logspace(0.7, 5.5, x.shape[0], 2, dtype=torch.int32),
+    "hann": lambda x: (torch.hann_window(x.shape[0]), torch.hann_window(x.shape[0], False)),
+    "hamming": lambda x: (
+        torch.hamming_window(x.shape[0], True, alpha=0.3),
+        torch.hamming_window(x.shape[0], False, 0.3, 0.6),
+    ),
+    "blackman": lambda x: torch.blackman_window(x.shape[0], periodic=False),
+    "bartlett": lambda x: torch.bartlett_window(x.shape[0], dtype=torch.float64),
+    "kaiser": lambda x: torch.kaiser_window(x.shape[0], beta=3.0, periodic=False),
+    "split": lambda x: torch.cat([x, x, x]).split(x.shape[0]),
+    "split with a rest": lambda x: torch.cat([x, x, x[:1]]).split(x.shape[0], dim=-1),
+    "combinations": torch.combinations,
+    "combinations with replacement": lambda x: torch.combinations(x, with_replacement=True),
+    "combinations of few": lambda x: torch.combinations(torch.arange(5), 3),
+    "complex mean": lambda x: torch.complex(x, 2 * x).mean(),
+    "complex mean of rows": lambda x: (
+        torch.complex(x, x * x).expand(3, -1).mean(axis=1, keepdims=True),
+        x.mean(0, dtype=torch.complex128),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROM_ONE)
+def test_lengths_from_one(name: str) -> None:
+    model, shapes = Model(FROM_ONE[name]), ({0: Dim("n", min=1, max=40)},)
+    with aotpack.compile(
+        model, (floats(6),), dynamic_shapes=shapes, target="interpreter"
+    ) as package:
+        for size in (1, 2, 3, 7, 40):
+            x = floats(size)
+            for ours, eager in zip(listed(package(x)), listed(model(x)), strict=True):
+                torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: torch.linspace(0, 1j, x.shape[0]), "complex numbers in a dynamic number of st"),
+        (lambda x: torch.logspace(0, 1j, x.shape[0]), "torch.complex"),
+        (lambda x: torch.combinations(x, 3), "takes 3 of a dynamic number of elements, and 2"),
+        (lambda x: torch.arange(24.0).split(x.shape[0])[0], "n is dimension 0"),
+    ],
+)
+def test_lengths_for_which_no_formula_is_written_are_refused(function: Any, words: str) -> None:
+    shapes = ({0: Dim("n", min=1, max=40)},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(Model(function), (floats(6),), dynamic_shapes=shapes, target="interpreter")
+
+
+class Both(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.cat([x, y]).split(x.shape[0])
+
+
+def test_parts_of_two_arguments_of_one_length() -> None:
+    shapes = ({0: Dim("n", max=40)}, {0: Dim("n", max=40)})
+    given = floats(5), floats(5)
+    package = aotpack.compile(Both(), given, dynamic_shapes=shapes, target="interpreter")
+    for size in (1, 2, 40):
+        x, y = floats(size), floats(size)
+        assert [*map(torch.equal, package(x, y), (x, y))] == [True, True]
+
+
+def test_parts_of_two_arguments_of_two_lengths_are_refused() -> None:
+    shapes = ({0: Dim("m", max=40)}, {0: Dim("n", max=40)})
+    with pytest.raises(TraceError, match="n = m|m = n|n is m|m is n"):
+        aotpack.compile(Both(), (floats(5), floats(5)), dynamic_shapes=shapes, target="interpreter")
+
+
+POOLS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "average": lambda x: F.avg_pool1d(x, 2, 3, 1, ceil_mode=True),
+    "average of elements": lambda x: F.avg_pool1d(x, 3, 5, 1, True, count_include_pad=False),
+    "average of a row": lambda x: F.avg_pool2d(x, (1, 3), (4, 4), (0, 1), ceil_mode=True),
+    "average of a plane": lambda x: F.avg_pool3d(x[None], 1, 2, ceil_mode=True),
+    "largest": lambda x: F.max_pool1d(x, 2, 3, ceil_mode=True),
+    "largest, with places": lambda x: F.max_pool2d(x, 2, 3, 1, 1, True, return_indices=True),
+    "largest, dilated": lambda x: F.max_pool2d(x, 2, 4, 1, dilation=2, ceil_mode=True),
+    "largest of a plane": lambda x: F.max_pool3d(x[None], 1, 3, ceil_mode=True),
+    "norm": lambda x: F.lp_pool1d(x, 2, 1, 2, ceil_mode=True),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_windows_that_begin_behind_the_end_are_left_out(name: str) -> None:
+    model, shapes = Model(POOLS[name]), ({2: Dim("n", min=3, max=40)},)
+    with aotpack.compile(
+        model, (floats(2, 4, 9),), dynamic_shapes=shapes, target="interpreter"
+    ) as package:
+        for size in (*range(3, 12), 40):
+            x = floats(2, 4, size)
+            for ours, eager in zip(listed(package(x)), listed(model(x)), strict=True):
+                torch.testing.assert_close(ours, eager)
+
+
+def test_windows_longer_than_the_elements_are_refused() -> None:
+    shapes = ({2: Dim("n", min=3, max=40)},)
+    with pytest.raises(TraceError, match="n is dimension 2|n >= "):
+        aotpack.compile(
+            Model(lambda x: F.avg_pool1d(x, 5, 6)),
+            (floats(2, 4, 9),),
+            dynamic_shapes=shapes,
+            target="interpreter",
+        )

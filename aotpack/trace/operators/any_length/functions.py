@@ -1,20 +1,18 @@
-"""Functions of which torch.export takes the example's sizes, written for all sizes.
+"""Functions by name, and all of them in a table."""
 
-Where no size is dynamic they are torch's own.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from aotpack.trace.operators.any_length.parts import PARTS
+from aotpack.trace.operators.any_length.ranges import RANGES, counted
+
 _Function = Callable[..., Any]
 _MIDDLE = 64
 _larger: _Function = torch.sym_max
-_smaller: _Function = torch.sym_min
 _torch_max_pool1d: _Function = torch.max_pool1d
 _torch_take_along_dim: _Function = torch.take_along_dim
 _torch_kron: _Function = torch.kron
@@ -23,11 +21,8 @@ _torch_linalg_vander: _Function = torch.linalg.vander
 _torch_gradient: _Function = torch.gradient
 _torch_multi_dot: _Function = torch.linalg.multi_dot
 _torch_chain_matmul: _Function = torch.chain_matmul
+_torch_mean: _Function = torch.mean
 _torch_affine_grid: _Function = F.affine_grid
-_torch_chunk: _Function = torch.chunk
-_torch_tensor_split: _Function = torch.tensor_split
-_torch_fftfreq: _Function = torch.fft.fftfreq
-_torch_rfftfreq: _Function = torch.fft.rfftfreq
 
 
 def _is_dynamic(*tensors: torch.Tensor) -> bool:
@@ -209,66 +204,30 @@ def affine_points(theta: torch.Tensor, size: Sequence[Any], align_corners: bool)
     return grid.reshape(count, *sides, rank)
 
 
-def _chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
-    """Two chunks are halves; the count of more depends on the size."""
-    if chunks != 2 or not _is_dynamic(input) or not isinstance(input.shape[dim], torch.SymInt):
-        return _torch_chunk(input, chunks, dim)
-    return _between(input, dim, [0, (input.shape[dim] + 1) // 2, input.shape[dim]])
-
-
-def _tensor_split(input: torch.Tensor, *given: Any, dim: int = 0, **named: Any) -> Any:
-    """The first parts have one element more where the size is no multiple of their number."""
-    count, *places = given or (named.get("sections"), dim)
-    dim = places[0] if places else dim
-    is_known = isinstance(count, int) and _is_dynamic(input)
-    if not is_known or not isinstance(input.shape[dim], torch.SymInt):
-        return _torch_tensor_split(input, *given[:1], dim=dim, **named)
-    length, longer = input.shape[dim] // count, input.shape[dim] % count
-    ends: list[Any] = [n * length + _smaller(n, longer) for n in range(1, count)]
-    return _between(input, dim, [0, *ends, input.shape[dim]])
-
-
-def _between(x: torch.Tensor, dim: int, ends: Iterable[Any]) -> tuple[torch.Tensor, ...]:
-    return tuple(x.narrow(dim, begin, end - begin) for begin, end in pairwise(ends))
-
-
-def _fftfreq(n: Any, d: float = 1.0, **options: Any) -> Any:
-    return (frequencies if isinstance(n, torch.SymInt) else _torch_fftfreq)(n, d, **options)
-
-
-def _rfftfreq(n: Any, d: float = 1.0, **options: Any) -> Any:
-    return (half_frequencies if isinstance(n, torch.SymInt) else _torch_rfftfreq)(n, d, **options)
-
-
-def frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
-    """``[0, 1, ..., -2, -1] / (n d)``."""
-    i = counted(n, options)
-    return torch.where(i < (n + 1) // 2, i, i - n) / (n * d)
-
-
-def half_frequencies(n: int, d: float = 1.0, **options: Any) -> torch.Tensor:
-    """``[0, 1, ...] / (n d)``, up to half of ``n``."""
-    return counted(n // 2 + 1, options) / (n * d)
-
-
-def counted(length: int, options: Mapping[str, Any]) -> torch.Tensor:
-    """0, 1, ... in floats, where no type is given."""
-    dtype = options.get("dtype") or torch.get_default_dtype()
-    return torch.arange(length, dtype=dtype, device=options.get("device"))
+def _mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    """Of complex numbers, the sum by the count."""
+    dim, keepdim = options.pop("axis", dim), options.pop("keepdims", keepdim)  # as of numpy
+    dtype = options.get("dtype") or input.dtype
+    if not _is_dynamic(input) or not dtype.is_complex:
+        given = (input,) if dim is None and not keepdim else (input, dim, keepdim)
+        return _torch_mean(*given, **options)
+    dims = (
+        range(input.dim()) if dim is None or dim == () else [dim] if isinstance(dim, int) else dim
+    )
+    return input.to(dtype).sum([*dims], keepdim) / prod(input.shape[one] for one in dims)
 
 
 OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     **dict.fromkeys((F.max_pool1d, torch.max_pool1d), _max_pool1d),
     **dict.fromkeys((torch.take_along_dim, torch.Tensor.take_along_dim), _take_along_dim),
     **dict.fromkeys((torch.kron, torch.Tensor.kron), _kron),
+    **dict.fromkeys((torch.mean, torch.Tensor.mean), _mean),
     torch.vander: _vander,
     torch.linalg.vander: _linalg_vander,
     torch.gradient: _gradient,
     torch.linalg.multi_dot: _multi_dot,
     torch.chain_matmul: _chain_matmul,
     F.affine_grid: _affine_grid,
-    **dict.fromkeys((torch.chunk, torch.Tensor.chunk), _chunk),
-    **dict.fromkeys((torch.tensor_split, torch.Tensor.tensor_split), _tensor_split),
-    torch.fft.fftfreq: _fftfreq,
-    torch.fft.rfftfreq: _rfftfreq,
+    **PARTS,
+    **RANGES,
 }
