@@ -41,7 +41,7 @@ from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
-from aotpack.trace.operators.any_length import pools_of_any_length
+from aotpack.trace.operators.any_length import shapes_of_any_length
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies, separate_operands, shared_operands
 from aotpack.trace.operators.counted.branches import check_branch_shapes
@@ -267,14 +267,14 @@ def decompose(
             quiet_inference(),
             AlsoInside(DetectionCalls, RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
-            pools_of_any_length(),
+            _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
+            shapes_of_any_length(),
             kept_layouts(program),
             plain_views(program),
             restored_bases(program),
             converted_copies(program),
             separate_operands(program),
             distinct_names(program),
-            _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
         ):
             decomposed = run_decompositions(program, whole)
         check_sizes_kept(decomposed, program)
@@ -364,7 +364,7 @@ def replaced_functions() -> Iterator[None]:
         OnHost(),
         RecurrentLoops(),
         DetectionCalls(),
-        pools_of_any_length(),
+        shapes_of_any_length(),
         without_count_branches(),
     ):
         yield
