@@ -78,7 +78,7 @@ def _with_neighbours(
     windows slide along a line.
     """
     x, r = kernel.axes
-    digits = [one for one in reversed(digits_of(kernel, x)) if one.size.constant is not None]
+    digits = [one for one in reversed(digits_of(kernel, x)) if _is_fixed(one)]
     shared = [one for one in digits if not step_along(image.offset(strides), one)]
     apart = [one for one in shared if one.below.constant != 1]
     if apart:
@@ -103,6 +103,11 @@ def _with_windows(
                 block //= 2
             return replace(tile, x=block, unroll=windows, apart=int(line.below))
     return tile
+
+
+def _is_fixed(digit: Digit) -> bool:
+    """True for a digit whose places are known: of a line of dynamic length no plane is one."""
+    return digit.size.constant is not None and digit.below.constant is not None
 
 
 def _slides(offset: Int, line: Digit, r: Axis, length: int) -> bool:

@@ -37,7 +37,7 @@ _NUMBERS_OF_SIZES = (
         "Functions of math give a number of one size; those of torch take a tensor of it",
     ),
     (
-        re.compile(r"\bmath\.trunc\("),
+        re.compile(r"\bmath\.trunc\(.*==|==.*\bmath\.trunc\("),
         "int(0.6 * n) is a number of one size; math.floor(0.6 * n) and n * 6 // 10 are not",
     ),
 )
@@ -103,7 +103,7 @@ class Declared:
 def compiled(condition: str, names: Collection[str]) -> CodeType | None:
     """The code of a condition on sizes of these names; None for any other text."""
     try:
-        tree = ast.parse(condition, mode="eval")
+        tree = ast.parse(exactly_rounded(condition), mode="eval")
     except SyntaxError:  # torch says some of them in words
         return None
     nodes = list(ast.walk(tree))
@@ -176,7 +176,9 @@ def told(
     ]
     rows = [*asked, *(one + conditions[one] for one in others), *places]
     rows += [f"at {line}" for line in lines]
-    return "\n  ".join(rows) + f"\n{_advice(remedies, fixed)}" + _hint("\n".join(rows))
+    return (
+        "\n  ".join(rows) + f"\n{_advice(remedies, fixed)}" + _hint("\n".join([*rows, *conditions]))
+    )
 
 
 def _hint(text: str) -> str:

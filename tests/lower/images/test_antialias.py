@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.export import Dim
 
 from aotpack.errors import UnsupportedError
@@ -70,6 +71,17 @@ def test_a_fixed_size_takes_images_of_any_size() -> None:
     drawn = torch.Generator().manual_seed(0)
     for rows in (2, 5, 31):
         agree(compiled, (torch.randn(1, 2, rows, 6, generator=drawn),))
+
+
+def test_images_of_any_size_are_halved() -> None:
+    class Halved(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)
+
+    compiled = compile_all(Halved(), (floats(1, 2, 8, 9),), None, ({3: HEIGHT},), (CPU,))
+    drawn = torch.Generator().manual_seed(0)
+    for columns in (4, 7, 64):  # eager gives each row of a result of one column the first
+        agree(compiled, (torch.randn(1, 2, 8, columns, generator=drawn),))
 
 
 def test_a_dynamic_result_without_a_factor_is_refused() -> None:

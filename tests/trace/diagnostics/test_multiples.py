@@ -158,3 +158,23 @@ def test_a_range_of_one_size_is_no_range_to_declare(conditions: list[str], advic
 def test_numbers_of_sizes_are_told_apart(forward: Any, hint: str) -> None:
     with pytest.raises(TraceError, match=hint):
         compiled(forward, torch.randn(10, 4), {0: N})
+
+
+@pytest.mark.parametrize(
+    ("condition", "least"),
+    [
+        ("1 < math.trunc(0.29999999999999999*torch.sym_float(n))", 7),
+        ("math.floor(0.5*torch.sym_float(n)) >= 4", 8),
+        ("math.ceil(n / 2) > 3", 7),
+    ],
+)
+def test_ends_of_rounded_sizes(condition: str, least: int) -> None:
+    message = told([Declared("n", "x", 0, 2, 64)], {condition: ""}, {}, ["m.py:1: x"])
+    assert f"n >= {least}: n is dimension 0" in message
+    assert f"Declare Dim('n', min={least}, max=64)" in message
+
+
+def test_other_functions_have_no_end() -> None:
+    condition = "math.exp(n) > 3"
+    message = told([Declared("n", "x", 0, 2, 64)], {condition: ""}, {}, ["m.py:1: x"])
+    assert condition in message and "Declare" not in message

@@ -242,3 +242,22 @@ def test_windows_longer_than_the_elements_are_refused() -> None:
             dynamic_shapes=shapes,
             target="interpreter",
         )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("factor", [0.5, (0.3, 1.5)])
+def test_images_whose_corners_are_kept(mode: str, factor: Any) -> None:
+    model = Model(lambda x: F.interpolate(x, None, factor, mode, align_corners=True))
+    given, least = floats(1, 2, 9, 8), 4 if isinstance(factor, tuple) else 2
+    shapes = ({axis: Dim(name, min=least, max=40) for axis, name in ((2, "m"), (3, "n"))},)
+    with aotpack.compile(model, (given,), dynamic_shapes=shapes, target="interpreter") as package:
+        for height, width in ((least, least), (least, 7), (9, least), (14, 15)):
+            x = floats(1, 2, height, width)
+            torch.testing.assert_close(package(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_images_that_come_to_nothing_are_refused() -> None:
+    model = Model(lambda x: F.interpolate(x, None, 0.25, "bilinear", align_corners=True))
+    shapes = ({3: Dim("n", min=2, max=40)},)
+    with pytest.raises(TraceError, match=r"needs \(n_//4\) >= 1, .* Give the dimension min=4"):
+        aotpack.compile(model, (floats(1, 2, 9, 8),), dynamic_shapes=shapes, target="interpreter")

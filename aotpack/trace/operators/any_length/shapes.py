@@ -6,20 +6,23 @@ from typing import Any
 
 import torch
 from torch import _meta_registrations as meta
+from torch._decomp import decompositions as resampling
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.trace.operators.modes import patched
 
+_larger: Callable[..., Any] = torch.sym_max
 _COPY = torch.ops.aten.copy.default
 
 
 @contextmanager
 def shapes_of_any_length() -> Iterator[None]:
-    """Inside the block, pools in ceil mode and copies into views ask for no sizes.
+    """Inside the block, pools in ceil mode, images and copies into views ask for no sizes.
 
-    How many windows there are is a formula. Of a view that is written to, torch asks for its
-    layout, and so whether a size is 1.
+    How many windows there are is a formula, and so is the step between elements of an image, whose
+    corners are kept. Of a view that is written to, torch asks for its layout, and so whether a size
+    is 1.
     """
     copies: dict[Any, Callable[..., Any]] = getattr(fake_impls, "op_implementations_dict", {})
     before = copies.get(_COPY)
@@ -28,6 +31,7 @@ def shapes_of_any_length() -> Iterator[None]:
     try:
         with (
             patched(meta, "pooling_output_shape_pad_lr", _counting),
+            patched(resampling, "_compute_scale", _scaling),
             patched(torch, "_debug_has_internal_overlap", _looking),
         ):
             yield
@@ -55,6 +59,17 @@ def _counting(plain: Callable[..., Any]) -> Callable[..., Any]:
         return (size + before + step - 1) // step
 
     return count
+
+
+def _scaling(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The step from one element to the next; of one element any step is right."""
+
+    def scale(size: Any, count: Any, corners: bool, *given: Any) -> Any:
+        if not corners or not isinstance(count, torch.SymInt):
+            return plain(size, count, corners, *given)
+        return (size - 1.0) / _larger(count - 1, 1)
+
+    return scale
 
 
 def _looking(plain: Callable[[torch.Tensor], int]) -> Callable[[torch.Tensor], int]:
