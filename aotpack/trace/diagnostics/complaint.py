@@ -97,6 +97,10 @@ _ADVICE = (
         "object of another class holds in tuples, lists and dicts",
     ),
     (
+        r"combine_mode='pointwise'",
+        "combine_mode='generic' gives the same, on any device",
+    ),
+    (
         r"does not require grad|Tensor\.backward",
         "training and gradients are not packaged: leave backward() and torch.autograd.grad(...) "
         "out of forward",

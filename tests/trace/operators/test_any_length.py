@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export import Dim
 
 import aotpack
@@ -261,3 +262,36 @@ def test_images_that_come_to_nothing_are_refused() -> None:
     shapes = ({3: Dim("n", min=2, max=40)},)
     with pytest.raises(TraceError, match=r"needs \(n_//4\) >= 1, .* Give the dimension min=4"):
         aotpack.compile(model, (floats(1, 2, 9, 8),), dynamic_shapes=shapes, target="interpreter")
+
+
+def _steps(a: Any, b: Any) -> Any:
+    return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_scans_beside_a_dynamic_size(length: int, is_reversed: bool) -> None:
+    def scanned(x: torch.Tensor) -> Any:
+        return associative_scan(_steps, (x.sigmoid(), x), 0, is_reversed, "generic")
+
+    model, shapes = Model(scanned), ({1: Dim("n", min=1, max=40)},)
+    package = aotpack.compile(
+        model, (floats(length, 3),), dynamic_shapes=shapes, target="interpreter"
+    )
+    for size in (1, 4, 40):
+        x = floats(length, size)
+        for ours, eager in zip(package(x), model(x), strict=True):
+            torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shapes", "words"),
+    [
+        ("generic", {0: Dim("n", max=40)}, "accepted are one of fixed length, and .*scan.scan"),
+        ("pointwise", {1: Dim("n", max=40)}, "combine_mode='generic' gives the same"),
+    ],
+)
+def test_scans_along_a_dynamic_length_are_refused(mode: str, shapes: Any, words: str) -> None:
+    model = Model(lambda x: associative_scan(torch.add, x, 0, combine_mode=mode))
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(model, (floats(5, 3),), dynamic_shapes=(shapes,), target="interpreter")

@@ -10,6 +10,7 @@ from torch._decomp import decompositions as resampling
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from aotpack.trace.operators.any_length.scans import scans_of_any_length
 from aotpack.trace.operators.modes import patched
 
 _larger: Callable[..., Any] = torch.sym_max
@@ -31,6 +32,7 @@ def shapes_of_any_length() -> Iterator[None]:
     try:
         with (
             patched(meta, "pooling_output_shape_pad_lr", _counting),
+            scans_of_any_length(),
             patched(resampling, "_compute_scale", _scaling),
             patched(torch, "_debug_has_internal_overlap", _looking),
         ):
