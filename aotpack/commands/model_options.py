@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotpack.errors import UsageError
+from aotpack.errors import TraceError, UsageError
 from aotpack.ir.dtypes import CAST_TYPES, read_cast
 from aotpack.ir.ops.quantization import Quantization, read_quantization
 
@@ -140,7 +140,10 @@ def load_source(
     elif extra:
         model = loaded.module, loaded.args, loaded.kwargs
         notes = replaced_sizes(merge_dynamic(*model, dynamic, {}), extra)
-        dynamic = merge_dynamic(*model, dynamic, extra)
+        try:
+            dynamic = merge_dynamic(*model, dynamic, extra)
+        except TraceError as error:  # without these the model file's are right
+            raise UsageError(f"--dynamic {' --dynamic '.join(options.dynamic)}: {error}") from error
     return Source(
         module=loaded.module,
         args=loaded.args,

@@ -208,17 +208,21 @@ def _median(times: list[float]) -> float:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m {name}", description="What the package is, is it right, how fast is it."
+        prog=f"python -m {name}",
+        description="What the package is, is it right, how fast is it.",
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    about = commands.add_parser("info", help="signature, targets, kernels, memory")
+    about = commands.add_parser(
+        "info", help="signature, targets, kernels, memory", allow_abbrev=False
+    )
     about.add_argument("--json", action="store_true", help="print the whole manifest")
     for command, text in (
         ("verify", "run the golden data and prove that nothing is compiled"),
         ("bench", "time calls on the golden inputs"),
         ("tune", "time the candidates of every kernel that the package holds"),
     ):
-        one = commands.add_parser(command, help=text)
+        one = commands.add_parser(command, help=text, allow_abbrev=False)
         one.add_argument(
             "--device", help='a GPU\'s number or "cpu" (default: a GPU if there is one)'
         )

@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import TraceError, UsageError
+from aotpack.errors import TraceError, UsageError, did_you_mean
 from aotpack.trace.diagnostics.guards import LeafSpec
 from aotpack.trace.tree import children_of
 
@@ -164,9 +164,12 @@ def _bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
+        unknown = next((key for key in kwargs if key not in signature.parameters), "")
+        near = did_you_mean(unknown, signature.parameters)
         raise TraceError(
             f"calling {type(module).__name__}.forward{signature} with {len(args)} positional "
-            f"inputs and the keywords [{', '.join(kwargs)}]: {error}. Give example inputs that fit."
+            f"inputs and the keywords [{', '.join(kwargs)}]: {error}{near or '.'} "
+            "Give example inputs that fit."
         ) from error
 
 

@@ -152,7 +152,8 @@ def module_of(label: str, function: Any) -> nn.Module | ExportedProgram:
         return function
     if isinstance(function, MethodType) and isinstance(owner, nn.Module):
         return BoundMethod.of(function)
-    raise TraceError(f"tracing {label}: the model is {a_type(function)}; {_ACCEPTED}")
+    remedy = ". Call it in the forward of a module" if isinstance(function, FunctionType) else ""
+    raise TraceError(f"tracing {label}: the model is {a_type(function)}; {_ACCEPTED}{remedy}")
 
 
 def _unwrapped(function: Any) -> Any:

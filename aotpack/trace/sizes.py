@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 
 from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
@@ -229,7 +229,7 @@ def find_sizes(
     the name of an input or of one of the ``weights``, or a ``reserved`` name.
     """
     dims = declared_symbols([value for _, value in inputs], leaves)
-    names = {symbol: root_of(dim).__name__ for symbol, dim in dims.items()}
+    names = {symbol: _spelled(dim) for symbol, dim in dims.items()}
     for name, value in inputs:
         for axis, size in enumerate(getattr(value, "shape", ())):
             for symbol in _symbols(size):
@@ -242,6 +242,13 @@ def find_sizes(
         sizes[symbol] = _variable(names[symbol], ranges[symbol], taken, reserved)
         taken.add(sizes[symbol].name)
     return Sizes(sizes)
+
+
+def _spelled(dim: Dim) -> str:
+    """The name of a size; ``a_minus_1`` of one that is ``a - 1`` where no other depends on a."""
+    name: str = dim.__name__.replace(" - ", "_minus_").replace(" + ", "_plus_")
+    root: str = root_of(dim).__name__
+    return name if name.isidentifier() else root
 
 
 def _variable(name: str, bounds: Any, taken: Collection[str], reserved: Container[str]) -> Var:

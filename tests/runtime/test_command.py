@@ -66,6 +66,15 @@ def test_usage(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert stop.value.code == 2 and "invalid choice" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["info", "--js"], ["verify", "--dev", "cpu"]])
+def test_abbreviated_options_are_refused(
+    package: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(str(package / "__main__.py"), words)
+    assert stop.value.code == 2 and "unrecognized arguments: --" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("reads", "code"), [(True, 0), (False, 141)])
 def test_a_reader_that_goes_away_ends_the_command_quietly(
     package: Path, reads: bool, code: int

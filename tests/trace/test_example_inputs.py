@@ -113,3 +113,14 @@ def test_a_comma_that_a_model_file_forgot(tmp_path: Path) -> None:
     file.write_text(text.format(""))
     with pytest.raises(TraceError, match=r"example_inputs is a Tensor; .*the comma of \(x,\)"):
         load_model(str(file))
+
+
+def test_a_misspelt_keyword_is_named_with_the_parameter() -> None:
+    words = r"unexpected keyword argument 'scal'; did you mean 'scale'\? Give example inputs"
+    with pytest.raises(TraceError, match=words):
+        compiled(Two(), (X,), {"scal": X})
+
+
+def test_a_keyword_like_no_parameter_is_named_alone() -> None:
+    with pytest.raises(TraceError, match=r"unexpected keyword argument 'other'\. Give example"):
+        compiled(Two(), (X,), {"other": X})

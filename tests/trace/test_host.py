@@ -192,6 +192,22 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], str]] = {
 }
 
 
+class Ragged(nn.Module):
+    def __init__(self, layout: torch.layout) -> None:
+        super().__init__()
+        self.layout = layout
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nested.as_nested_tensor([x, x[:2]], layout=self.layout).to_padded_tensor(0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_inside_of_a_model_are_refused(layout: torch.layout) -> None:
+    with pytest.raises(TraceError, match="Nested tensors are not packaged: .* a padded tensor"):
+        traced(Ragged(layout), X)
+
+
 @pytest.mark.filterwarnings("ignore:.*nested tensors", "ignore:.*quantize_per_tensor")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_tensors_that_cannot_be_read_are_refused(kind: str) -> None:

@@ -80,6 +80,18 @@ def test_another_condition_is_refused_by_name() -> None:
         strictly(Fours(), (torch.randn(8),), {}, {"x": {0: Dim.AUTO}})
 
 
+class Planes(nn.Module):
+    def forward(self, x: Tensor, others: dict[str, Tensor]) -> Tensor:
+        return others["y"].view(-1, 10) + x.sum()
+
+
+def test_a_condition_that_torch_derives_is_refused_by_name() -> None:
+    shapes = {"x": {}, "others": {"y": {0: N}}}
+    words = r"""dimension 0 of argument "others\['y'\]", is a multiple of 2"""
+    with pytest.raises(TraceError, match=words):
+        strictly(Planes(), (X, {"y": X + 1}), {}, shapes)
+
+
 def test_a_strict_package_answers_at_other_sizes() -> None:
     shapes = ({0: N, 1: M}, {0: N, 1: M})
     model = aotpack.compile(

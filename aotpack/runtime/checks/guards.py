@@ -109,7 +109,9 @@ def number_hint(tensor: Tensor, value: object) -> str:
     """How to pass a number of Python for a tensor without dimensions; "" for other values."""
     if tensor.shape or not isinstance(value, (bool, float)):
         return ""
-    if "int" in tensor.dtype.name and isinstance(value, float) and value.is_integer():
+    if "int" in tensor.dtype.name and isinstance(value, float):
+        if not value.is_integer():
+            return ". Pass an integer"
         value = int(value)
     if tensor.dtype.is_known_to_numpy:
         return f". Pass numpy.{tensor.dtype}{'_' * (tensor.dtype.name == 'bool')}({value!r})"

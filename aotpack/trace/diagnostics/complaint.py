@@ -45,6 +45,10 @@ CACHE_ADVICE = (
     "cache = StaticCache(config, max_cache_len=N), call cache.early_initialization(...), keep it "
     "as an attribute of the model, and return logits alone; or pass use_cache=False"
 )
+_OF_NESTED = (
+    "Nested tensors are not packaged: a package takes a padded tensor with the lengths, or a mask, "
+    "and computes with those."
+)
 _ADVICE = (
     (
         r"data pointer of Tensor|__cuda_array_interface__|\.numpy\(\) is not supported",
@@ -153,7 +157,8 @@ def condensed(
     by_data = data_complaint(text, log.reads, place)
     if by_data:
         return " ".join([by_data, *_hints_of_data(error)])
-    return "\n  at ".join([_useful(error, text), *place])
+    is_nested = re.search(r"nested_tensor|\.nested\.", "".join([text, *place]))
+    return "\n  at ".join([_useful(error, text), *place]) + (f"\n{_OF_NESTED}" if is_nested else "")
 
 
 def _hints_of_data(error: BaseException) -> list[str]:

@@ -67,6 +67,23 @@ def wrong_inputs(module: nn.Module, example: Example, error: BaseException) -> s
     return "".join(rows)
 
 
+def with_arguments(text: str, module: nn.Module, example: Example) -> str:
+    """A text with the arguments that strict mode calls ``flat_args[1]``, by forward's names."""
+    names = _names(module, example)
+    paths = [path for path, _ in pytree.tree_leaves_with_path(example)]
+
+    def named(found: re.Match[str]) -> str:
+        quote, number = found[1], int(found[2])
+        _, key, *inner = paths[number] if number < len(paths) else (None, None)
+        place = getattr(key, "idx", getattr(key, "key", None))
+        if isinstance(place, int):
+            place = names[place] if place < len(names) else None
+        name = f"{place}{pytree.keystr(tuple(inner))}"
+        return found[0] if place is None else repr(name) if quote else name
+
+    return re.sub(r"('?)\bflat_args\[(\d+)\]\1", named, text)
+
+
 def _is_about(error: BaseException, value: Any) -> bool:
     is_tensor = isinstance(value, torch.Tensor)
     return not is_tensor and re.search(rf"\b{type(value).__name__}\b", str(error)) is not None

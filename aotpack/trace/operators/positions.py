@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import guard_or_false
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from aotpack.trace.operators.position_rules import Begins, Inside, Ordered, Rule, Total
 
@@ -24,9 +24,12 @@ _KEEPING = frozenset(
 )  # positions of an argument in another shape, or at an offset
 
 
+_MOVING = ("aten.add", "aten.mul", "aten.sub")
+
+
 def rules_of(node: fx.Node) -> list[Rule]:
     """The rules for a call's arguments; none for calls that are not checked."""
-    find = _FINDERS.get(str(node.target).rpartition(".")[0])
+    find = _FINDERS.get(_name(node))
     if find is None or not isinstance(node.target, torch._ops.OpOverload):
         return []
     arguments = arguments_of(node)
@@ -40,16 +43,33 @@ def placeholders_behind(rule: Rule) -> Iterator[fx.Node]:
 
     What another operator computes, such as argmax or clamp, may be in range for all of them.
     """
-    open_ones = [rule.tensor] if isinstance(rule, Inside) else []
-    seen = set(open_ones)
-    while open_ones:
-        node = open_ones.pop()
-        if node.op == "placeholder":
+    if not isinstance(rule, Inside):
+        return
+    nodes = [rule.tensor]
+    for node in nodes:
+        if node.target is operator.getitem or _name(node) in _KEEPING:
+            nodes += [one for one in node.all_input_nodes if one not in nodes]
+    is_moved = any(_name(node) in _MOVING for node in nodes)
+    for node in nodes:
+        if node.op == "placeholder" and (is_moved or not _has_only(rule, node.meta["val"])):
             yield node
-        elif node.target is operator.getitem or str(node.target).rpartition(".")[0] in _KEEPING:
-            new = [one for one in node.all_input_nodes if one not in seen]
-            seen.update(new)
-            open_ones += new
+
+
+def _name(node: fx.Node) -> str:
+    """An operator without its overload."""
+    return str(node.target).rpartition(".")[0]
+
+
+def _has_only(rule: Inside, value: Any) -> bool:
+    """True for a tensor of a type all of whose numbers are in range, as uint8 of 256 positions."""
+    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+        return False
+    ends = (0, 1) if value.dtype is torch.bool else _ends(value.dtype)
+    return statically_known_true(ends[1] < rule.size) and statically_known_true(ends[0] >= rule.low)
+
+
+def _ends(dtype: torch.dtype) -> tuple[int, int]:
+    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:

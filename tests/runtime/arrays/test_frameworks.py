@@ -158,6 +158,8 @@ def test_numbers_of_python_are_refused_with_those_of_numpy(
         for number, value, words in (
             (0, 0.5, r"it is float, not a tensor; .* dimensions. Pass numpy.float32\(0.5\)$"),
             (1, 0.5, r"Pass torch.tensor\(0.5, dtype=torch.bfloat16\)$"),
+            (3, 1.5, r"it is float, not a tensor; .* no dimensions. Pass an integer$"),
+            (3, 2.0, r"Pass numpy.int64\(2\)$"),
             (2, True, r"it is bool, .*. Pass numpy.bool_\(True\)$"),
             (
                 3,

@@ -67,6 +67,32 @@ def test_what_is_no_position_of_an_argument(case: str) -> None:
     assert unchecked(NOT_NOTED[case]) == ()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rows", "moved", "names"),
+    [
+        (torch.uint8, 256, 0, ()),
+        (torch.bool, 2, 0, ()),
+        (torch.uint8, 255, 0, ("ids",)),
+        (torch.uint8, 256, 1, ("ids",)),
+        (torch.int8, 256, 0, ("ids",)),
+        (torch.int64, 256, 0, ("ids",)),
+    ],
+)
+def test_positions_of_a_type_that_has_no_others(
+    dtype: torch.dtype, rows: int, moved: int, names: tuple[str, ...]
+) -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = nn.Embedding(rows, 4)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.rows(ids.int() + moved if moved else ids.int())
+
+    how: Any = {"name": "m", "version": "1", "whole": frozenset(LOWERINGS)}
+    assert trace(Rows(), (torch.zeros(3, dtype=dtype),), **how).graph.unchecked == names
+
+
 FILE = """
 import torch
 model = torch.nn.Embedding(10, 4)
