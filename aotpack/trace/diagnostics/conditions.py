@@ -24,7 +24,10 @@ _DIM = re.compile(r"(\w+) = (L(?:\[[^\]]+\])+\.size\(\)\[\d+\])")
 _SIZE = re.compile(r"L\['(\w+)'\]((?:\[[^\]]+\])*)\.size\(\)\[(\d+)\]")
 _FORMS = (
     (r"You marked (.*) as dynamic .* to be a constant \((\d+)\).*", r"\1 is \2"),
-    (r"Not all values of .* satisfy the generated guard (.*?)\.?", r"\1"),
+    (
+        r"Not all values of .* satisfy the generated guard (.*?)(?: and .* <= IntInfinity\(\))?\.?",
+        r"\1",
+    ),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
 _SOLVED = re.compile(r"\.?Specializations unexpectedly required.*\n *- solving the guards .*")

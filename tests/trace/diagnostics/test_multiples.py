@@ -174,6 +174,16 @@ def test_ends_of_rounded_sizes(condition: str, least: int) -> None:
     assert f"Declare Dim('n', min={least}, max=64)" in message
 
 
+def test_the_least_size_of_a_range_without_an_end() -> None:
+    told = r"n >= 3: n is dimension 0 of argument 'x'\n(.|\n)*Declare Dim\('n', min=3\) for"
+    with pytest.raises(TraceError, match=told):
+        compiled(
+            lambda self, x: x * 2 if x.shape[0] - 1 != 1 else x,
+            torch.randn(6, 3),
+            {0: Dim("n", min=2)},
+        )
+
+
 def test_other_functions_have_no_end() -> None:
     condition = "math.exp(n) > 3"
     message = told([Declared("n", "x", 0, 2, 64)], {condition: ""}, {}, ["m.py:1: x"])
