@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from aotpack.precompile import pool
 from tests.c_flags import QUICK, shipped
 from tests.golden_texts import FLAG, check_golden, golden_file
+from tests.kept_worker import keeping
 
 # Tracing makes objects by the million, in processes that hold all of torch: with Python's own
 # numbers a fifth of the run is spent in searching them for cycles.
@@ -93,6 +95,25 @@ def kernel_cache(run_folder: Path) -> Iterator[Path]:
         patch.setenv("AOTPACK_JOBS", "1")  # a process more is started for each, beside busy workers
         patch.setenv("AOTPACK_CFLAGS", QUICK)
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[pool._Worker]]:
+    """Compiling processes of Triton are not started for each build; the class that starts them."""
+    started = pool._Worker
+    worker, end_all = keeping(tmp_path_factory.mktemp("workers"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_Worker", worker)
+        yield started
+    end_all()
+
+
+@pytest.fixture
+def workers_of_builds(kept_workers: type[pool._Worker]) -> Iterator[None]:
+    """In a test that asks for it, each build starts its own compiling processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_Worker", kept_workers)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from aotpack.stages import Binary
 from aotpack.target import Target
 from tests.precompile.kernels import ADD, BROKEN, kernel
 
+pytestmark = pytest.mark.usefixtures("workers_of_builds")
 DIES = """import os
 
 os._exit(7)

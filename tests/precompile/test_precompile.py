@@ -202,11 +202,12 @@ def test_too_much_shared_memory_is_refused_at_build_time(
 
 
 def test_fewer_stages_take_the_shared_memory_there_is() -> None:
-    deep = replace(kernel("staged", GREEDY.replace(", num_stages=8", "")), num_stages=8)
+    deep = replace(kernel("staged", GREEDY.replace(", num_stages=8", "")), num_stages=4)
     (binary,) = precompile(rendered(deep), [Target("cuda", 86)]).binaries
     assert 32_768 < binary.shared <= 101_376
 
 
+@pytest.mark.usefixtures("workers_of_builds")
 def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = tmp_path / "room"
     room.mkdir()

@@ -1,7 +1,9 @@
 """Products of one row in the matrix unit: which have that form, and what it is."""
 
+import copy
 import re
 from dataclasses import replace
+from functools import cache, lru_cache
 
 import pytest
 import torch
@@ -23,6 +25,13 @@ BF16, HOPPER = torch.bfloat16, Target("cuda", 90)
 
 
 def coded(kind: str, depth: int, dtype: torch.dtype = BF16, width: int = 24) -> nn.Module:
+    model = copy.deepcopy(_coded(kind, depth, dtype, width))
+    torch.manual_seed(1)  # the numbers of a test do not depend on what is kept
+    return model
+
+
+@lru_cache(4)
+def _coded(kind: str, depth: int, dtype: torch.dtype, width: int) -> nn.Module:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(depth, width)).to(dtype)
     calls = {"": (model, ((torch.zeros(1, depth, dtype=dtype),), {}))}
@@ -36,6 +45,13 @@ def kernel(
     rows: int = 1,
     dtype: torch.dtype = BF16,
     width: int = 24,
+) -> KernelSource:
+    return _kernel(kind, depth, rows, dtype, width, one_row.MULTIPROCESSORS)
+
+
+@cache
+def _kernel(
+    kind: str, depth: int, rows: int, dtype: torch.dtype, width: int, _multiprocessors: int
 ) -> KernelSource:
     model = coded(kind, depth, dtype, width)
     found = rendered(model, torch.zeros(rows, depth, dtype=dtype)).kernels
