@@ -15,6 +15,7 @@ LATER = 110  # consumer Blackwell: mma, as before Hopper
 COPY_SHARE = 0.9  # of the vendor's bandwidth that a copy reaches
 RESERVED_SHARED = 1024  # bytes of shared memory that the system reserves for each block
 LARGEST_SPLIT = 132 * 1024  # bytes of shared memory; more leaves too little L1 cache for loads
+SPLIT_MARGIN = 4096  # bytes asked for beyond a size; at its percentage itself kernels may differ
 SHARED_SIZES = 8, 16, 32, 64, 100, 132, 164, 196, 228  # KiB that a multiprocessor may have, 8.0 on
 
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from aotpack.devices import GPUS, LARGEST_SPLIT, RESERVED_SHARED, SHARED_SIZES, Gpu
+from aotpack.devices import (
+    GPUS,
+    LARGEST_SPLIT,
+    RESERVED_SHARED,
+    SHARED_SIZES,
+    SPLIT_MARGIN,
+    Gpu,
+)
 from aotpack.errors import CompileError
 from aotpack.knobs import read_knobs
 from aotpack.precompile.cache import KernelCache
@@ -146,25 +153,37 @@ def _with_carveouts(
     """
     native = {str(target): target.arch for target in targets if target.is_native}
     splits = {name: _splits(rendered, arch) for name, arch in native.items()}
-    asking = {kernel.name for kernel in rendered.kernels if kernel.shared_split}
+    kernels = {kernel.name: kernel for kernel in rendered.kernels}
+    asking = [one for one in binaries if kernels[one.kernel].shared_split]
     for binary in binaries:
-        split = splits.get(binary.target, {}).get(binary.kernel, 0)
-        together = 1 if binary.kernel in asking else 2
-        if together * (binary.shared + RESERVED_SHARED) <= split:
-            arch = native[binary.target]
-            yield replace(binary, carveout=_percent(split, GPUS[arch]))
-        else:
+        kernel, split = kernels[binary.kernel], splits.get(binary.target, {}).get(binary.kernel, 0)
+        gpu = GPUS[native.get(binary.target, 0)] if split else None
+        size = _sizes(split, gpu)[0] if gpu else 0
+        together = 1 if kernel.shared_split else 2
+        if not gpu or together * (binary.shared + RESERVED_SHARED) > size:
             yield binary
+            continue
+        shared = binary.shared
+        if kernel.reads_early and kernel.cluster_size > 1:
+            others = (one.shared for one in asking if one.target == binary.target)
+            shared = max(shared, _beside_none(_sizes(split, gpu)[-1], min(others)))
+        percent = ceil(100 * (size + SPLIT_MARGIN) / (gpu.shared + RESERVED_SHARED))
+        yield replace(binary, shared=shared, carveout=min(percent, 100))
 
 
-def _percent(split: int, gpu: Gpu) -> int:
-    """The smallest size of shared memory that has the bytes, of the largest one.
+def _sizes(split: int, gpu: Gpu) -> tuple[int, ...]:
+    """The smallest size of shared memory that has the bytes, and the one to which drivers round."""
+    largest = gpu.shared + RESERVED_SHARED
+    sizes = [min(1024 * size, largest) for size in SHARED_SIZES]
+    return tuple(size for size in sizes if size >= min(split, largest))[:2]
 
-    The driver rounds a percentage up: of 58, which is more than 132 of 228 KiB, to 164.
+
+def _beside_none(size: int, other: int) -> int:
+    """The bytes of a program that shares a multiprocessor with none of so many bytes.
+
+    Keys of attention come to a few multiprocessors at once; requests of codes there delay it.
     """
-    whole = gpu.shared + RESERVED_SHARED
-    sizes = (1024 * size for size in SHARED_SIZES)
-    return ceil(100 * min(next(size for size in sizes if size >= min(split, whole)), whole) / whole)
+    return size - other - 2 * RESERVED_SHARED + 1024
 
 
 def _splits(rendered: Rendered, arch: int) -> dict[str, int]:

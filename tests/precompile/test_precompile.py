@@ -116,27 +116,42 @@ def test_kernels_of_a_method_share_a_split_of_memory_that_some_are_for() -> None
         product = precompile(rendered(*kernels), targets, jobs=1)
         return [one.carveout for one in product.binaries if one.target != "sm_80"]
 
-    assert splits(plain, codes, many) == [0, 0, 0, 58, 58, 100]
-    assert splits(replace(codes, shared_split=97 * 1024)) == [0, 44]
+    assert splits(plain, codes, many) == [0, 0, 0, 60, 60, 100]
+    assert splits(replace(codes, shared_split=97 * 1024)) == [0, 46]
     assert splits(plain, many) == [0, 0, 0, 0]
     assert splits(plain, replace(codes, arches=((80, 89),))) == [0, 0, 0]
     methods = {"one": rendered(plain, codes), "other": rendered(many)}
     joined = replace(rendered(plain, codes, many), methods=methods)
     product = precompile(joined, [SM90], jobs=1)
-    assert [one.carveout for one in product.binaries] == [58, 58, 0]
+    assert [one.carveout for one in product.binaries] == [60, 60, 0]
     apart = replace(joined, methods={"one": rendered(codes), "other": rendered(plain, many)})
-    assert [one.carveout for one in precompile(apart, [SM90], jobs=1).binaries] == [0, 58, 0]
+    assert [one.carveout for one in precompile(apart, [SM90], jobs=1).binaries] == [0, 60, 0]
+
+
+def test_attention_of_clusters_runs_beside_no_kernel_that_asks_for_a_split() -> None:
+    codes = replace(kernel("b"), shared_split=97 * 1024)
+    attention = replace(kernel("a"), reads_early=True, cluster_size=2)
+
+    def shared(one: KernelSource) -> list[int]:
+        return [b.shared for b in precompile(rendered(one, codes), [SM90], jobs=1).binaries]
+
+    alone, other = shared(attention)
+    assert other == 0 and alone + 1024 + other + 1024 > 132 * 1024 >= alone + 1024
+    assert shared(replace(attention, cluster_size=1)) == [0, 0]
+    assert shared(replace(attention, reads_early=False)) == [0, 0]
+    unasked = precompile(rendered(attention, kernel("b")), [SM90], jobs=1)
+    assert [one.shared for one in unasked.binaries] == [0, 0]
 
 
 def test_a_kernel_that_does_not_fit_in_the_split_has_that_of_the_driver() -> None:
     codes = replace(kernel("b"), shared_split=LARGEST_SPLIT)
     large = kernel("a", GREEDY.replace("num_stages=8", "num_stages=3"))
     product = precompile(rendered(large, codes), [SM90], jobs=1)
-    assert [one.carveout for one in product.binaries] == [0, 58]
+    assert [one.carveout for one in product.binaries] == [0, 60]
     assert [line.rpartition("  ")[2] for line in product.as_text().splitlines()] == [
         "carveout",
         "-",
-        "58%",
+        "60%",
     ]
     assert product.binaries[0].shared + 1024 > LARGEST_SPLIT
 
