@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -119,12 +120,12 @@ def step() -> Made:
     return decoder.eval().to(BF16), (torch.tensor([[7]]), torch.tensor([997]))
 
 
-def codes(inner: int, columns: int) -> Callable[[], Made]:
-    """A product of one row and codes of 8 bits."""
+def codes(*widths: int) -> Callable[[], Made]:
+    """Products of one row and codes of 8 bits."""
 
     def made() -> Made:
-        args = (torch.randn(1, inner, dtype=BF16),)
-        model = nn.Sequential(nn.Linear(inner, columns)).to(BF16)
+        args = (torch.randn(1, widths[0], dtype=BF16),)
+        model = nn.Sequential(*(nn.Linear(*pair) for pair in pairwise(widths))).to(BF16)
         quantize({"": (model, (args, {}))}, read_quantization("int8"), "a case", HostCopies())
         return model, args
 
@@ -141,6 +142,7 @@ CASES: dict[str, Callable[[], Made]] = {
     "codes through shared memory": codes(2048, 8192),
     "codes of many tiles": codes(2048, 25_632),
     "codes of a long row": codes(8192, 2048),
+    "codes of the next launch": codes(2048, 8192, 2048),
     "decode step": step,
     "decode": attention(2, 32, 8, 1, 1531, 64, causal=False),
     "decode of many keys": attention(1, 16, 16, 1, 9001, 128, causal=False),

@@ -16,6 +16,7 @@ from aotpack.schedule.interchange import interchange_loops
 from aotpack.schedule.launches.hold_loops import hold_loops
 from aotpack.schedule.launches.horizontal import fuse_horizontally
 from aotpack.schedule.launches.last_block import run_in_last_block
+from aotpack.schedule.launches.next_codes import request_next_codes
 from aotpack.schedule.launches.order import order_kernels
 from aotpack.schedule.launches.peak import reorder_for_memory
 from aotpack.schedule.launches.unfused import offer_unfused
@@ -88,6 +89,7 @@ PLAN = (
     draft_pass(place_updates, "program kernels strides", reaches=Phase.UPDATED),
     draft_pass(run_in_last_block, "kernels", only_without="partition"),
     draft_pass(fuse_horizontally, "kernels", only_without="given"),
+    draft_pass(request_next_codes, "kernels", only_without="is_host"),
     draft_pass(declare_exchanges, "kernels", reaches=Phase.LAUNCHED),
     draft_pass(schedule_weight_program, "program weights"),
     draft_pass(plan_memory, "lifetimes", reaches=Phase.COMPLETE),

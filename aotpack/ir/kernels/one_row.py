@@ -28,6 +28,7 @@ SHORT_CHUNK = 1024  # of bytes with two codes each
 SPANS = 128, 64  # neighbours that are added before they are scaled
 DECODED = "of_float8_e4m3fn_code"
 FLOAT8 = "float8_e4m3fn"
+LOW_CODE, HIGH_CODE = "low_code", "high_code"  # of the two in a byte
 OPERANDS = DType.BFLOAT16, DType.FLOAT16
 
 
@@ -112,9 +113,9 @@ def code_of(number: Apply) -> tuple[Value, str]:
         case Apply(
             op="shift_right", args=(Apply(op="mul", args=(byte, Const(value=16))), Const(value=4))
         ):
-            return byte, "low_code"
+            return byte, LOW_CODE
         case Apply(op="shift_right", args=(byte, Const(value=4))):
-            return byte, "high_code"
+            return byte, HIGH_CODE
     return value, "int8"
 
 
@@ -146,3 +147,27 @@ def _is_aligned(product: Matmul, load: Load, strides: Strides) -> bool:
     if slope(offset, k) != 1 or across is None or across % VECTOR:
         return False
     return known_multiple(offset - Int.of(k) - Int.of(product.n) * across, VECTOR)
+
+
+class WholeCodes(NamedTuple):
+    """The first ``length`` bytes of a buffer."""
+
+    buffer: str
+    length: int
+
+
+def whole_codes(product: Matmul, strides: Strides) -> WholeCodes | None:
+    """The codes of a product, if they are the begin of a buffer, column by column."""
+    loads = dict.fromkeys(codes_of(product))
+    count = product.n.extent.constant
+    if len(loads) != 1 or count is None or not all(numbers_of(product)):
+        return None
+    (load,) = loads
+    length = shared_length([load], product.k)
+    k = Axis("k", Int.of(length))
+    moved = Rewriter({product.k: Int.of(k)})(load)
+    assert isinstance(moved, Load)
+    offset = dot(moved.index, strides[load.buffer])
+    if offset != Int.of(k) + Int.of(product.n) * length:
+        return None
+    return WholeCodes(load.buffer, int(count) * length)

@@ -92,7 +92,8 @@ class MatmulTile:
     one row and codes there (``one_row.py``): codes of the last ``in_shared`` steps of a warp come
     through shared memory, the others through registers. It is for ``shared_split`` bytes of shared
     memory on a multiprocessor, which the programs there take; 0 for any. At least
-    ``least_programs`` are launched; those without a tile hold a place until the wait is over.
+    ``least_programs`` are launched; those without a tile hold a place until the wait is over. Each
+    program requests ``next_bytes`` of the codes ``next_codes``, of a later launch, into L2.
 
     With ``roles`` compiled code has a warp that requests factors through descriptors, besides
     ``num_warps`` that multiply. These may be two ``groups``, each with a tile of its own of a
@@ -119,6 +120,8 @@ class MatmulTile:
     in_shared: int = 0
     shared_split: int = 0
     least_programs: int = 0
+    next_codes: str = ""
+    next_bytes: int = 0
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -9,7 +9,9 @@ the right factor of the row, once, in shared memory:
 
 - For integers it has four digits of eight bits of each element, which are columns. So codes are
   multiplied as they are, and their sums are exact. An element is an integer below 2**30 by a power
-  of two, the same for all: what that cuts off is less than what a sum of float32 does.
+  of two, the same for all in a warp: what that cuts off is less than what a sum of float32 does.
+  Two digits of the sums of a group become one number. Of two codes in a byte low ones are taken
+  with 8 too much, by one instruction; so the row times eights is taken from their sums.
 - For 8-bit floats, which become float16, its elements are float16 by such a power.
 """
 
@@ -22,6 +24,8 @@ from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.kernels.one_row import (
     BLOCK,
     FLOAT8,
+    HIGH_CODE,
+    LOW_CODE,
     STEP,
     codes_of,
     numbers_of,
@@ -43,8 +47,13 @@ from aotpack.render.triton.few_rows import few_rows_context
 from aotpack.render.triton.products.diagonal import diagonal_text, few_rows_with_diagonals
 
 _FUNCTIONS = "device_one_row.py.jinja"
-_SHARED_BY_ALL = "rows_of_weights", "columns_of_row", "spread_row", "sum_of_halves"
 _PLAIN = "size_bits", "power_to"
+_OF_ALL = (
+    *("rows_of_weights", "columns_of_row", "spread_row", "largest_size", "in_units"),
+    *("columns_of_sums", "sums_of_columns"),
+)
+_OF_DIGITS = "halves_of_rows", "sums_of_digits", "of_both_digits"
+_ROWS = 16  # of the unit's left factor
 
 
 def few_rows_with_matrix_unit(
@@ -54,7 +63,9 @@ def few_rows_with_matrix_unit(
     if not tile.in_matrix_unit:
         return few_rows_with_diagonals(schedule, kernel, tile, builder)
     context = few_rows_context(schedule, kernel, tile, builder)
-    return replace(context, one_row=_OneRow(builder, kernel, tile, context).context())
+    one_row = _OneRow(builder, kernel, tile, context).context()
+    parameters = tuple(one.name for one in builder.arguments.parameters())  # and the next codes
+    return replace(context, parameters=parameters, one_row=one_row)
 
 
 def one_row_text(context: FewRowsContext, name: str) -> str:
@@ -110,11 +121,32 @@ class _OneRow:
             row=tuple(row),
             products=tuple(self._steps()),
         )
-        used = [*_PLAIN, *(["digits"] if self._is_digits else [])]
-        used += [f"number_{name}" for name in self._names if name != "int8"]
-        functions = [render_function(_FUNCTIONS, name) for name in used]
-        functions += [render_function(_FUNCTIONS, name, shown) for name in _SHARED_BY_ALL]
+        functions = [render_function(_FUNCTIONS, name) for name in self._plain_functions()]
+        functions += [render_function(_FUNCTIONS, name, shown) for name in self._functions()]
         return replace(shown, functions=tuple(functions))
+
+    def _plain_functions(self) -> Iterator[str]:
+        """The functions that are the same for all shapes."""
+        yield from _PLAIN
+        if self._is_digits:
+            yield "digits"
+        if self._tile.next_bytes:
+            yield "prefetch"
+        yield from (f"number_{name}" for name in self._names if name != "int8")
+
+    def _functions(self) -> Iterator[str]:
+        """Those of this shape."""
+        yield from _OF_ALL
+        if self._context.row_sums:
+            yield "sum_of_row"
+        if self._is_digits:
+            yield from _OF_DIGITS
+        if self._is_digits and self._shape.span:
+            yield "sums_of_group"
+        if self._shape.span:
+            yield "scaled"
+        if LOW_CODE in self._names:
+            yield "less_eights"
 
     # --- requests
 
@@ -204,7 +236,7 @@ class _OneRow:
                 for acc, value in statistics:
                     sums[acc].append(emitter.value(moved(value)))
         for acc, texts in sums.items():
-            region.append(f"{acc} = gl.sum({' + '.join(texts)}, 0)")
+            region.append(f"{acc} = sum_of_row({' + '.join(texts)}, parts_of_{acc})")
         return list(early.lines()), [*region.lines(), *self._factor(names)]
 
     def _hold(self, emitter: Emitter, moved: Rewriter, held: dict[Load, Load]) -> None:
@@ -238,57 +270,91 @@ class _OneRow:
         most = f"size_bits({names[0]})"
         for name in names[1:]:
             most = f"gl.maximum({most}, size_bits({name}))"
-        yield f"size = gl.max({most}, 0)"
+        yield f"size = largest_size({most})"
         yield f"unit = power_to(size, {29 if self._is_digits else 14})"
         back = "1.0 / unit"
         if self._is_digits:
-            ones = "1.0" if self._names[0] == "int8" else "0.0625"  # numbers are 16 times codes
-            back = f"gl.where(size < 0x7F800000, {ones} / unit, float('nan'))"
+            back = "gl.where(size < 0x7F800000, 1.0 / unit, float('nan'))"
         yield f"back = {back}"
         rows, dtype = (8, "int8") if self._is_digits else (2, "float16")
         as_number = "int32" if self._is_digits else "float16"
         for name in names:
-            whole = f"({name}.to(gl.float32) * unit).to(gl.{as_number})"
+            whole = f"in_units({name}, unit).to(gl.{as_number})"
             shape = f"[{rows}, {self._shape.chunk // 2}]"
             yield f"held_{name} = gl.allocate_shared_memory(gl.{dtype}, {shape}, crossed)"
             yield f"held_{name}.store(spread_row({whole}))"
+        if self._waits_with_row:
+            yield "async_copy.wait_group(0)"
         yield "gl.barrier()"
+        if self._tile.next_bytes:
+            next_codes = self._builder.arguments.pointer(self._tile.next_codes)
+            start = f"{next_codes} + tl.program_id(0) * {self._tile.next_bytes}"
+            yield f"prefetch({start}, {self._tile.next_bytes})"
+        if LOW_CODE in self._names:
+            shape = f"[{self._tile.num_warps}, {_ROWS}, 32]"
+            yield f"eights = gl.full({shape}, 8, gl.int8, gl.DotOperandLayout(0, matrix, 4))"
 
     # --- the steps
 
     def _steps(self) -> Iterator[str]:
         """Multiply all steps; with groups, scale the sums at the end of each."""
         shape = self._shape
-        in_group = shape.span // STEP
         for step in range(shape.all_steps):
-            chunk, inner = divmod(step, shape.steps)
-            start = inner * shape.chunk // 2 // shape.steps
-            if step == self._first_shared:
+            if step == self._first_shared and not self._waits_with_row:
                 yield "async_copy.wait_group(0)"
             if step >= self._first_shared:
                 for number in range(len(self._codes)):
                     yield f"w{number}_{step} = shared{number}_{step}.load(lanes)"
             for part in range(shape.parts):
-                held = f"held_x{chunk}_{part}"
-                yield f"right{part} = columns_of_row({held}, {start}, matrix)"
-            for number, (acc, _, _) in enumerate(self._codes):
-                for part, name in enumerate(self._names):
-                    code = f"w{number}_{step}"
-                    text = code if name == "int8" else f"number_{name}({code})"
-                    left = f"rows_of_weights({text}, matrix)"
-                    if not in_group:
-                        yield f"{acc} = mma_v2({left}, right{part}, {acc})"
-                        continue
-                    sums = f"sums{number}_{part}"
-                    if step % in_group == 0:
-                        yield f"{sums} = {self._nothing()}"
-                    yield f"{sums} = mma_v2({left}, right{part}, {sums})"
-                    if (step + 1) % in_group == 0:
-                        scale = _scale(number, step // in_group, part)
-                        yield f"{acc} += {sums}.to(gl.float32) * {scale}"
+                yield from self._right(step, part)
+            for number in range(len(self._codes)):
+                for part in range(shape.parts):
+                    yield from self._multiplied(step, number, part)
 
-    def _nothing(self) -> str:
-        rows, kind = 2 * self._tile.n, "gl.int32" if self._is_digits else "gl.float32"
+    @property
+    def _waits_with_row(self) -> bool:
+        """True if all codes, of one tile, come through shared memory: one barrier is enough."""
+        return self._first_shared == 0 and not self._tile.most_programs
+
+    def _right(self, step: int, part: int) -> Iterator[str]:
+        """The right factor of a step; beside low codes the sums that these have too much."""
+        shape = self._shape
+        chunk, inner = divmod(step, shape.steps)
+        held, start = f"held_x{chunk}_{part}", inner * shape.chunk // 2 // shape.steps
+        yield f"right{part} = columns_of_row({held}, {start}, matrix)"
+        if self._names[part] == LOW_CODE:
+            sums = self._nothing(_ROWS) if self._starts_group(step) else f"eights{part}"
+            yield f"eights{part} = mma_v2(eights, right{part}, {sums})"
+
+    def _multiplied(self, step: int, number: int, part: int) -> Iterator[str]:
+        """Multiply the codes of a step; at the end of a group add its sums."""
+        acc, name, code = self._codes[number].acc, self._names[part], f"w{number}_{step}"
+        left = f"rows_of_weights({code if name == 'int8' else f'number_{name}({code})'}, matrix)"
+        span = self._shape.span
+        if not span:
+            yield f"{acc} = mma_v2({left}, right{part}, {acc})"
+            return
+        sums = f"sums{number}_{part}"
+        start = self._nothing(2 * self._tile.n) if self._starts_group(step) else sums
+        yield f"{sums} = mma_v2({left}, right{part}, {start})"
+        if not self._starts_group(step + 1):
+            return
+        group = step * STEP // span
+        scale, whole = _scale(number, group, part), sums
+        if self._is_digits:
+            whole = f"sums_of_group({sums}, matrix)"
+        if name == LOW_CODE:
+            whole = f"less_eights({whole}, eights{part}, matrix)"
+        if name == HIGH_CODE:
+            scale += " * 0.0625"
+        sign = "+=" if group or part else "="
+        yield f"{acc} {sign} scaled({whole}, {scale}, matrix)"
+
+    def _starts_group(self, step: int) -> bool:
+        return step * STEP % self._shape.span == 0
+
+    def _nothing(self, rows: int) -> str:
+        kind = "gl.int32" if self._is_digits else "gl.float32"
         return f"gl.zeros([{self._tile.num_warps}, {rows}, 8], {kind}, matrix)"
 
 

@@ -24,6 +24,10 @@ class Pointer:
     def __add__(self, index: Any) -> "Pointer":
         return Pointer(self.elements, self.index + index)
 
+    def to(self, dtype: torch.dtype) -> "Pointer":
+        """Itself as an address."""
+        return self
+
     def expand(self, shape: list[int]) -> "Pointer":
         return Pointer(self.elements, self.index.expand(shape))
 
@@ -127,14 +131,19 @@ def _digits(x: Tensor) -> list[Tensor]:
 
 
 def _assembly(text: str, constraints: str, args: Sequence[Tensor], **how: Any) -> Any:
+    if "prefetch" in text:
+        start, length = args
+        assert isinstance(start, Pointer) and start.elements.element_size() == 1
+        assert length % 16 == start.index % 16 == 0 < length <= len(start.elements) - start.index
+        return None
     (x,) = args
     if constraints.count("=") == 4:
         assert text.count("prmt.b32") == 8 and text.count("0x00808080") == 4
         return _digits(x)
     if constraints.count("=") == 2:
         return _halves(text, x)
-    assert "0xF0F0F0F0" in text
-    return (x << 4 if "shl.b32" in text else x) & -16
+    assert "0xF0F0F0F0" in text or "0x0F0F0F0F" in text
+    return (x & 15) ^ 8 if "0x0F0F0F0F, 0x08080808, 0x6A" in text else x & -16
 
 
 def _smaller(a: Any, b: Any) -> Any:
@@ -165,6 +174,7 @@ def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
         broadcast_to=lambda value, shape: value.expand(shape),
         broadcast=torch.broadcast_tensors,
         expand_dims=torch.unsqueeze,
+        split=lambda value: value.unbind(-1),
         join=lambda a, b: torch.stack((a, b), -1),
         max=torch.amax,
         maximum=torch.maximum,
@@ -183,6 +193,7 @@ def run(text: str, name: str, programs: int, args: list[Tensor]) -> None:
         "async_copy": _Copies(),
         "mma_v2": lambda left, right, sums: sums + (left.double() @ right.double()).to(sums.dtype),
     }
+    text = text.replace(".type.layout", "")  # tensors of torch have none
     exec(re.sub(r"^(from|import) .*$", "", text, flags=re.MULTILINE), words)
     for number[0] in range(programs):
         words[name](*map(Pointer, args))

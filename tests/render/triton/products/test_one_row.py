@@ -172,6 +172,42 @@ def test_a_row_of_any_size_is_multiplied(kind: str, scale: float) -> None:
     torch.testing.assert_close(found, model(x).float() / scale, rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.parametrize("kind", ["int8", "int8:group=64", "int4", "fp8"])
+def test_parts_of_a_row_of_other_sizes_are_multiplied(kind: str) -> None:
+    """Each warp has a unit of its own, also of nothing."""
+    source, model = kernel(kind, 4096), coded(kind, 4096)
+    x = torch.randn(1, 4096)
+    x[:, 1024:2048] = 0
+    x[:, 2048:3072] *= 1e-6
+    x[:, 3072:] *= 1e6
+    found = answer(source, model, x.to(BF16)).double()
+    exact = model.double()(x.to(BF16).double()).detach()
+    torch.testing.assert_close(found, exact, rtol=2**-8, atol=1e-4 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_product_of_many_codes_requests_those_of_the_next(kind: str) -> None:
+    """Each program its share, of memory that is there; the last one none."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2048, 8192), nn.Linear(8192, 2048)).to(BF16)
+    x = torch.randn(1, 2048).to(BF16)
+    quantize({"": (model, ((x,), {}))}, read_quantization(kind), "a test", HostCopies())
+    first, last = (one for one in rendered(model, x).kernels if one.is_for(90))
+    if kind == "int4":  # 8 MiB are many, and what comes first has them
+        assert model.state_dict()["0.weight_codes"].numel() == 8 * 1024 * 1024
+    assert "prefetch(weight_codes2_ptr + " in first.gluon_text
+    assert "prefetch" not in last.gluon_text + first.text
+    assert [one.name for one in first.args][-1] == "weight_codes2_ptr"
+    held = model.state_dict()
+    (name,) = (key for key in held if key.startswith("1.") and held[key].numel() > 2**22)
+    hidden = torch.zeros(1, 8192, dtype=BF16)
+    tensors = {"input_ptr": x, "out_ptr": hidden, "weight_codes2_ptr": held[name]}
+    for key, value in held.items():
+        if key.startswith("0."):
+            tensors[f"{key[2:]}_ptr"] = value
+    run(first.gluon_text, first.name, 4, [tensors[one.name] for one in first.args])
+
+
 @pytest.mark.parametrize("kind", ["int8", "int4", "fp8"])
 @pytest.mark.parametrize("special", [float("inf"), float("nan")])
 def test_infinity_and_nan_are_not_lost(kind: str, special: float) -> None:
