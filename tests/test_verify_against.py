@@ -85,6 +85,32 @@ def test_a_model_alike_is_compared(
     assert compared(wheel, tmp_path, MODEL.replace(old, new), *words) == 0
 
 
+FILTERED = """
+import torch
+
+class Filtered(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gains = torch.nn.Parameter(torch.ones(17))
+
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x) * self.gains)
+
+model, example_inputs, name = Filtered(), (torch.linspace(-1, 1, 64).reshape(2, 32),), "filtered"
+"""
+
+
+def test_tables_of_the_lowering_are_no_weights_of_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text(FILTERED)
+    assert main([str(tmp_path / "model.py"), "-o", str(tmp_path), "--target", "cpu"]) == 0
+    (wheel,) = tmp_path.glob("*.whl")
+    assert compared(wheel, tmp_path, FILTERED) == 0
+    assert compared(wheel, tmp_path, FILTERED.replace("gains", "factors")) == 2
+    assert "its weights include gains, which" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("first", "second", "ours", "theirs"),
     [

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from aotpack.emit.manifest import signature_facts
 from aotpack.errors import UsageError, VerifyError
+from aotpack.ir.names import TABLES
 from aotpack.runtime.checks.guards import Seen, check_dimensions, check_ranges, sizes_of
 from aotpack.runtime.errors import ArgumentError
 from aotpack.runtime.files.schema import read_record
@@ -34,7 +35,8 @@ def check_alike(doing: str, wheel: Signature, model: str, traced: Traced) -> Non
 def check_weights(doing: str, wheel: Sequence[Weight], model: str, traced: Traced) -> None:
     """UsageError for a model without weights that the wheel has, as quantised ones."""
     known = {name for one in traced.graph.weights for name in (one.name, *one.names)}
-    lacking = [one.name for one in wheel if known.isdisjoint((one.name, *one.names))]
+    own = (one for one in wheel if not one.name.startswith(TABLES))
+    lacking = [one.name for one in own if known.isdisjoint((one.name, *one.names))]
     if lacking:
         raise UsageError(
             f"{doing}: its weights include {', '.join(lacking[:_SHOWN])}, which {model} lacks. "

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container
 
+TABLES = "aotpack."  # begins the names of constants that lowering computes
 _AXES = re.compile(r"[xyzr]|part|step|[ir]\d+")  # axes of kernels, of halves, of lowered operators
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from aotpack.ir.dtypes import DType
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.graph import CALL
+from aotpack.ir.names import TABLES
 from aotpack.ir.operations import Pointwise, Scatter
 from aotpack.ir.origin import Origin
 from aotpack.ir.program import (
@@ -103,7 +104,7 @@ class Builder:
 
     def table(self, name: str, dtype: DType, numbers: np.ndarray) -> Ref:
         """A constant that lowering computes; its name says what it holds."""
-        ref = Ref(f"aotpack.{name}")
+        ref = Ref(f"{TABLES}{name}")
         if ref.name not in self.tables:
             held = np.ascontiguousarray(numbers, dtype.facts.numpy)
             data = held.reshape(-1).view(np.uint8).data

@@ -157,7 +157,7 @@ def slice_scatter(
     def value(index: Index) -> Value:
         steps = index[along] - begin
         conditions = range_checks(steps, 0, count * step)
-        if step > 1:
+        if step != 1:
             conditions.append(apply("eq", position(steps % step), 0))
         replaced_value = c.load(src, replaced(index, along, steps // step))
         return guarded(conditions, replaced_value, c.load(self, index))

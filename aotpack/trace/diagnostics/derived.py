@@ -9,22 +9,22 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import sympy
 import torch
 from torch import fx
 from torch.export import ExportedProgram
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
 from aotpack.trace.diagnostics.assumed import ASSUMED, fails_near, may_assume
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.conditions import place_of
+from aotpack.trace.diagnostics.evaluated import DIVISIONS, Values, evaluated, holds_for
 from aotpack.trace.diagnostics.multiples import Declared
 
 _MOST_TRIED = 4096
 _LONGEST_PERIOD = 1024
-_DIVISIONS = (FloorDiv, Mod, PythonMod)
 _IS_ONE = re.compile(r"evaluate_expr: (Eq|Ne)\(.*, 1\)")  # what torch asked
 _ASKED = re.compile(r"evaluate_expr: (Eq|Ne)\(.*\)")
 _IS_STRIDE = re.compile(r"evaluate_expr: Ne\(.*\)")  # a stride is not the product of the sizes
@@ -216,35 +216,47 @@ def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:
         return condition is sympy.true
     tried = itertools.product(*(range(spans[one][0], spans[one][1] + 1) for one in others))
     most = _MOST_TRIED // count
-    cases = (condition.subs(dict(zip(others, values, strict=True))) for values in tried)
+    cases = (dict(zip(others, values, strict=True)) for values in tried)
     try:
-        return all(_holds_along(case, longest, *spans[longest], most) for case in cases)
+        return all(_holds_along(condition, case, longest, *spans[longest], most) for case in cases)
     except ZeroDivisionError:  # of a remainder
         return False
 
 
-def _holds_along(condition: Any, symbol: sympy.Symbol, low: int, high: int, most: int) -> bool:
-    if condition is sympy.true or condition is sympy.false:
-        return condition is sympy.true
-    if high - low < most:
-        return all(condition.subs(symbol, n) is sympy.true for n in range(low, high + 1))
-    return is_proved(condition, symbol, low)
+def _holds_along(
+    condition: Any, case: Values, symbol: sympy.Symbol, low: int, high: int, most: int
+) -> bool:
+    """True if a condition holds for all sizes of a symbol, where others are those of a case."""
+    if high - low >= most:
+        return is_proved(condition, symbol, low, case)
+    found = holds_for(condition, {**case, symbol: np.arange(low, high + 1)})
+    if found is not None:
+        return found
+    one = condition.subs(case)
+    return one is sympy.true or all(
+        one.subs(symbol, n) is sympy.true for n in range(low, high + 1) if one is not sympy.false
+    )
 
 
-def is_proved(condition: Any, symbol: sympy.Symbol, low: int) -> bool:
+def is_proved(condition: Any, symbol: sympy.Symbol, low: int, case: Values) -> bool:
     """True if a relation holds from ``low`` on.
 
     Its sides are sums of multiples, and of quotients and remainders by constants: from one period
-    of the divisors to the next, their difference changes by the same for all sizes.
+    of the divisors to the next, their difference changes by the same for all sizes. Other symbols
+    have the numbers of a ``case``.
     """
-    period = _period(condition) if isinstance(condition, sympy.Rel) else None
+    if condition is sympy.true:
+        return True
+    period = _period(condition, symbol, case) if isinstance(condition, sympy.Rel) else None
     if period is None or period > _LONGEST_PERIOD:
         return False
-    apart = condition.lhs - condition.rhs
-    first, second = (
-        [int(apart.subs(symbol, n + begin)) for n in range(low, low + period)]
-        for begin in (0, period)
-    )
+    sizes = {**case, symbol: np.arange(low, low + 2 * period)}
+    sides = [evaluated(side, sizes) for side in condition.args]
+    if any(side is None for side in sides):
+        return False
+    apart = np.broadcast_to(sides[0] - sides[1], (2 * period,))
+    first: list[int] = apart[:period].tolist()
+    second: list[int] = apart[period:].tolist()
     (drift, *others) = {after - before for before, after in zip(first, second, strict=True)}
     if others:
         return False
@@ -265,21 +277,23 @@ def is_proved(condition: Any, symbol: sympy.Symbol, low: int) -> bool:
     return False
 
 
-def _period(expression: Any) -> int | None:
+def _period(expression: Any, symbol: sympy.Symbol, case: Values) -> int | None:
     """The product of all divisors; None for an expression with other terms."""
-    if isinstance(expression, _DIVISIONS):
+    if isinstance(expression, DIVISIONS):
         of, divisor = expression.args
-        inner = _period(of)
-        if inner is None or not divisor.is_Integer or divisor <= 0:
+        inner = _period(of, symbol, case)
+        size = None if symbol in divisor.free_symbols else evaluated(divisor, case)
+        if inner is None or size is None or size <= 0:
             return None
-        return inner * int(divisor)
+        return inner * int(size)
     if expression.is_Integer or expression.is_Symbol:
         return 1
     if not isinstance(expression, (sympy.Add, sympy.Mul, sympy.Rel)):
         return None
-    if isinstance(expression, sympy.Mul) and sum(not a.is_Integer for a in expression.args) > 1:
+    parts = expression.args
+    if isinstance(expression, sympy.Mul) and sum(symbol in a.free_symbols for a in parts) > 1:
         return None
-    periods = [_period(part) for part in expression.args]
+    periods = [_period(part, symbol, case) for part in parts if symbol in part.free_symbols]
     known = [one for one in periods if one is not None]
     return math.prod(known) if len(known) == len(periods) else None
 

@@ -117,12 +117,44 @@ NOT_PROVED = [
 
 @pytest.mark.parametrize("condition", PROVED, ids=str)
 def test_periodic_conditions_are_proved(condition: sympy.Rel) -> None:
-    assert is_proved(condition, N, 1)
+    assert is_proved(condition, N, 1, {})
 
 
 @pytest.mark.parametrize("condition", NOT_PROVED, ids=str)
 def test_others_are_not(condition: sympy.Rel) -> None:
-    assert not is_proved(condition, N, 1)
+    assert not is_proved(condition, N, 1, {})
+
+
+def test_other_sizes_have_the_numbers_of_a_case() -> None:
+    rows = sympy.Symbol("rows")
+    condition = FloorDiv(N, rows) * rows * 3 <= N * 3
+    assert is_proved(condition, N, 1, {rows: 4})
+    assert not is_proved(condition, N, 1, {})
+    assert not is_proved(FloorDiv(N, rows) * rows > N - 4, N, 1, {rows: 5})
+
+
+class Windows(nn.Module):
+    """Windows of 4 by 4 elements of a padded image."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[1:3]
+        x = F.pad(x, (0, 0, 0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4))
+        count, rows, columns, channels = x.shape
+        x = x.view(count, rows // 4, 4, columns // 4, 4, channels).permute(0, 1, 3, 2, 4, 5)
+        x = x.reshape(-1, 16, channels).softmax(1)
+        x = x.view(count, rows // 4, columns // 4, 4, 4, channels).permute(0, 1, 3, 2, 4, 5)
+        return x.reshape(count, rows, columns, channels)[:, :height, :width].contiguous()
+
+
+def test_conditions_on_three_sizes_are_tried() -> None:
+    sizes = {0: Dim("count", min=1, max=16)}
+    sizes |= {axis: Dim(name, min=1, max=32) for axis, name in ((1, "height"), (2, "width"))}
+    model = aotpack.compile(
+        Windows(), (torch.randn(2, 11, 8, 3),), dynamic_shapes=(sizes,), target="interpreter"
+    )
+    for shape in ((1, 1, 1, 3), (2, 5, 31, 3), (3, 32, 4, 3)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(model(x), Windows()(x))
 
 
 class Rows(nn.Module):

@@ -152,9 +152,11 @@ FROM_ONE: dict[str, Callable[[torch.Tensor], Any]] = {
     "split": lambda x: torch.cat([x, x, x]).split(x.shape[0]),
     "split with a rest": lambda x: torch.cat([x, x, x[:1]]).split(x.shape[0], dim=-1),
     "combinations": torch.combinations,
+    "combinations of one": lambda x: torch.combinations(x, 1),
     "combinations with replacement": lambda x: torch.combinations(x, with_replacement=True),
     "combinations of few": lambda x: torch.combinations(torch.arange(5), 3),
     "complex mean": lambda x: torch.complex(x, 2 * x).mean(),
+    "complex mean of no dimension": lambda x: torch.complex(x, 2 * x).mean(dim=[]),
     "complex mean of rows": lambda x: (
         torch.complex(x, x * x).expand(3, -1).mean(axis=1, keepdims=True),
         x.mean(0, dtype=torch.complex128),
@@ -179,7 +181,7 @@ def test_lengths_from_one(name: str) -> None:
     [
         (lambda x: torch.linspace(0, 1j, x.shape[0]), "complex numbers in a dynamic number of st"),
         (lambda x: torch.logspace(0, 1j, x.shape[0]), "torch.complex"),
-        (lambda x: torch.combinations(x, 3), "takes 3 of a dynamic number of elements, and 2"),
+        (lambda x: torch.combinations(x, 3), "takes 3 of a dynamic number of elements, and 1"),
         (lambda x: torch.arange(24.0).split(x.shape[0])[0], "n is dimension 0"),
     ],
 )

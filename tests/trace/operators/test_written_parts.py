@@ -73,7 +73,12 @@ def part_of_a_part(y: Tensor, x: Tensor) -> None:
     y[:, 1:][1:] = x[1:, 1:].mean(0)
 
 
+def diagonal(y: Tensor, x: Tensor) -> None:
+    y.view(-1)[:: x.shape[1] + 1] = 9.0
+
+
 WAYS = (
+    diagonal,
     last,
     half,
     inside,

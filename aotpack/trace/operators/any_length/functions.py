@@ -211,9 +211,8 @@ def _mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False, **options
     if not _is_dynamic(input) or not dtype.is_complex:
         given = (input,) if dim is None and not keepdim else (input, dim, keepdim)
         return _torch_mean(*given, **options)
-    dims = (
-        range(input.dim()) if dim is None or dim == () else [dim] if isinstance(dim, int) else dim
-    )
+    named = [dim] if isinstance(dim, int) else dim
+    dims = named or range(input.dim())
     return input.to(dtype).sum([*dims], keepdim) / prod(input.shape[one] for one in dims)
 
 

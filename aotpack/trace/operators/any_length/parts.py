@@ -63,8 +63,10 @@ def _hint(size: Any) -> int:
 
 def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     """Rows of elements by their places, which are constants; pairs of any number of elements."""
-    if input.dim() != 1 or r < 2:
+    if input.dim() != 1 or r < 1:
         return _torch_combinations(input, r, with_replacement)
+    if r == 1:
+        return input.clone().unsqueeze(1)
     count = input.shape[0]
     if not isinstance(count, torch.SymInt):
         chosen = combinations_with_replacement if with_replacement else combinations
@@ -72,7 +74,8 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
         return input[places]
     if r != 2:
         raise TraceError(
-            f"torch.combinations takes {r} of a dynamic number of elements, and 2 are accepted: "
+            f"torch.combinations takes {r} of a dynamic number of elements, and 1 or 2 are "
+            "accepted: "
             "leave the dimension out of the dynamic shapes, or index with places that you compute"
         )
     return input[_pairs(count, int(with_replacement))]

@@ -141,14 +141,17 @@ def length_of_slice(
     """The length of a slice; ends may count from the end of the dimension, and lie outside."""
     size = sizes.convert(source.meta["val"].shape[dim])
 
+    def number(given: Any) -> Int:
+        return sizes.convert(given.meta["val"] if isinstance(given, fx.Node) else given)
+
     def clamped(place: Any, default: Int) -> Int:
         if place is None:
             return default
-        at = sizes.convert(place.meta["val"] if isinstance(place, fx.Node) else place)
+        at = number(place)
         return maximum(0, minimum(size, at + sizes.is_less(at, Int.of(0)) * size))
 
     first, last = clamped(start, Int.of(0)), clamped(end, size)
-    return ceil_div(maximum(0, last - first), sizes.convert(step))
+    return ceil_div(maximum(0, last - first), number(step))
 
 
 def _place(node: fx.Node, path: Any) -> tuple[int, int | None] | None:
