@@ -48,7 +48,7 @@ _SUMMING = frozenset(
     dot einsum index_add linalg_vector_norm linear logcumsumexp logsumexp matmul mean mm mv nansum
     native_group_norm native_layer_norm _native_batch_norm_legit_no_training batch_norm group_norm
     layer_norm rms_norm norm scaled_dot_product_attention scatter_add scatter_reduce std std_mean
-    sum trapezoid var var_mean _grouped_mm _scaled_mm""".split()
+    sum trapezoid var var_mean _fft_c2c _fft_c2r _fft_r2c _grouped_mm _scaled_mm""".split()
 )
 """Operators that sum: their operands move too, since sums may cancel."""
 
@@ -120,9 +120,9 @@ class Noisy(Reference):
         All terms are multiples of the product of their operands' units; float32 holds those up to
         2**24 of it. Partial sums are at most the sum of absolute terms.
         """
-        held = sums.float() == sums
+        held = sums.to(torch.complex64 if sums.is_complex() else torch.float32) == sums
         name = _rounding_name(n)
-        if name not in _LINEAR or not bool(held.any()):
+        if name not in _LINEAR or sums.is_complex() or not bool(held.any()):
             return held
         unit = math.prod(min(_unit_of(value), 1.0) for value in operands.values())
         if name in _AVERAGING:
@@ -140,7 +140,10 @@ class Noisy(Reference):
             self.env.update(kept)
 
     def moved(self, value: torch.Tensor, unit: float) -> torch.Tensor:
-        """The numbers moved by up to ``STRENGTH`` units."""
+        """The numbers moved by up to ``STRENGTH`` units, each part of a complex one alone."""
+        if value.is_complex():
+            parts = torch.view_as_real(value.to(torch.complex128).resolve_conj())
+            return torch.view_as_complex(self.moved(parts, unit))
         wide = value.double()
         return wide + self._noise(wide) * unit
 
@@ -236,7 +239,8 @@ def _sum_type(n: fx.Node) -> torch.dtype:
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    is_tensor = isinstance(value, torch.Tensor)
+    return is_tensor and (value.is_floating_point() or value.is_complex())
 
 
 def _is_alike(result: Any, own: Any) -> bool:

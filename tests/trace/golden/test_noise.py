@@ -39,3 +39,20 @@ def test_sums_of_multiples_are_exact_in_any_order(trace_function, unit):
     assert traced.golden.eager_errors == (0.0, 0.0)
     size = x.sum(1).abs().numpy()
     assert (bounds(traced) <= 2.0**-22 * size + 1e-37).all()
+
+
+def test_small_results_of_a_fourier_transform_have_the_error_of_its_row(trace_function):
+    """A transform adds all numbers of a row: its errors are of their size."""
+    x = torch.randn(2, 128, generator=torch.Generator().manual_seed(0))
+    x[:, 100:] *= 1e-6
+    traced = trace_function(lambda self, x: torch.fft.irfft(torch.fft.rfft(x) * 1.1), x)
+    found, size = bounds(traced).reshape(2, 128), float(x.abs().max())
+    assert (np.median(found[:, 100:]) > 2.0**-26 * size).all()
+    assert (found < 2.0**-18 * size).all()
+
+
+def test_small_products_beside_large_ones_have_errors_of_their_own(trace_function):
+    x = torch.randn(2, 128, generator=torch.Generator().manual_seed(0))
+    x[:, 100:] *= 1e-6
+    found = bounds(trace_function(lambda self, x: x * 1.1, x)).reshape(2, 128)
+    assert (found[:, 100:] < 1e-11).all()
