@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 import aotpack
 from aotpack.errors import TraceError, UsageError
@@ -124,3 +125,37 @@ def test_a_misspelt_keyword_is_named_with_the_parameter() -> None:
 def test_a_keyword_like_no_parameter_is_named_alone() -> None:
     with pytest.raises(TraceError, match=r"unexpected keyword argument 'other'\. Give example"):
         compiled(Two(), (X,), {"other": X})
+
+
+class Masked(nn.Module):
+    def forward(self, x: torch.Tensor, given: dict[str, torch.Tensor]) -> torch.Tensor:
+        return (x * given["mask"]).sum(1)
+
+
+@pytest.mark.parametrize("fixed", [{}, {0: None}, {0: Dim.STATIC}, {0: 3}])
+def test_a_fixed_input_of_the_same_size_is_told(fixed: dict[int, Any]) -> None:
+    example = torch.randn(3, 5), {"mask": torch.ones(3, 5)}
+    shapes: dict[str, Any] = {"x": {0: Dim("batch", min=1, max=8)}, "given": {"mask": fixed}}
+    with pytest.raises(TraceError) as refusal:
+        aotpack.compile(Masked(), example, dynamic_shapes=shapes, target="interpreter")
+    assert str(refusal.value).endswith(
+        "Leave batch out of the dynamic shapes where it is always 3, or change the line. "
+        "given['mask'].shape[0] is 3 and has no Dim. If it is the same size, give it the Dim batch "
+        "too."
+    )
+    shapes["given"]["mask"] = shapes["x"]
+    model = aotpack.compile(Masked(), example, dynamic_shapes=shapes, target="interpreter")
+    x = torch.randn(8, 5)
+    torch.testing.assert_close(model(x, {"mask": x}), (x * x).sum(1))
+
+
+def test_other_fixed_inputs_are_not() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.reshape(3, -1) + y.sum() if x.shape[0] == 3 else x
+
+    shapes = {"x": {0: Dim("batch", min=1, max=8)}, "y": {0: Dim("rows", min=2, max=9)}}
+    example = torch.randn(3, 5), torch.ones(3, 4)
+    with pytest.raises(TraceError, match="batch is 3") as refusal:
+        aotpack.compile(Fixed(), example, dynamic_shapes=shapes, target="interpreter")
+    assert "has no Dim" not in str(refusal.value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UsageError, a_type
@@ -82,6 +82,43 @@ def with_arguments(text: str, module: nn.Module, example: Example) -> str:
         return found[0] if place is None else repr(name) if quote else name
 
     return re.sub(r"('?)\bflat_args\[(\d+)\]\1", named, text)
+
+
+def of_one_size(
+    text: str, module: nn.Module, example: Example, shapes: Mapping[str, Any] | None
+) -> str:
+    """What to declare if a fixed input has the size that a dynamic one is told to have always."""
+    names, rows = _names(module, example), []
+    for size, number in re.findall(r"Leave (\S+) out of .* where it is always (\d+)", text):
+        for (_, key, *inner), leaf in pytree.tree_leaves_with_path(example):
+            place = getattr(key, "idx", getattr(key, "key", None))
+            name = names[place] if isinstance(place, int) and place < len(names) else place
+            keys = [getattr(one, "idx", getattr(one, "key", None)) for one in inner]
+            axes = _fixed_axes(leaf, _spec_of(shapes, [name, *keys]))
+            found = [axis for axis in axes if leaf.shape[axis] == int(number)]
+            shown = f"{name}{pytree.keystr(tuple(inner))}"
+            rows += [f" {shown}.shape[{axis}] is {number} and has no Dim." for axis in found]
+        if rows:
+            rows.append(f" If it is the same size, give it the Dim {size} too.")
+    return "".join(rows)
+
+
+def _spec_of(shapes: Any, keys: list[Any]) -> Any:
+    """The dynamic shapes of a tensor, by the keys that lead to it; None without any."""
+    for key in keys:
+        try:
+            shapes = shapes[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return shapes
+
+
+def _fixed_axes(leaf: Any, spec: Any) -> list[int]:
+    """The dimensions of a tensor that have no Dim."""
+    if not isinstance(leaf, torch.Tensor):
+        return []
+    specs = [_spec_of(spec, [axis]) for axis in range(leaf.dim())]
+    return [axis for axis, one in enumerate(specs) if one in (None, Dim.STATIC, leaf.shape[axis])]
 
 
 def _is_about(error: BaseException, value: Any) -> bool:

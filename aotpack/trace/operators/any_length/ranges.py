@@ -83,7 +83,10 @@ def _end(number: Any, result: torch.dtype) -> torch.Tensor:
 
 
 def _spaced(first: torch.Tensor, last: torch.Tensor, count: Any) -> torch.Tensor:
-    """Each is computed from the nearer end."""
+    """Each is computed from the nearer end: a product is rounded, then the sum.
+
+    Eager rounds once where a processor multiplies and adds in one instruction.
+    """
     i = torch.arange(count)
     left = count - 1 - i
     step = (last - first) / _larger(count - 1, 1)
