@@ -12,6 +12,7 @@ from torch.export import Dim
 
 import aotpack
 from aotpack.errors import TraceError, UsageError
+from aotpack.trace.host.inputs import of_one_size
 from aotpack.trace.load import load_model
 
 X = torch.randn(2, 4)
@@ -147,6 +148,19 @@ def test_a_fixed_input_of_the_same_size_is_told(fixed: dict[int, Any]) -> None:
     model = aotpack.compile(Masked(), example, dynamic_shapes=shapes, target="interpreter")
     x = torch.randn(8, 5)
     torch.testing.assert_close(model(x, {"mask": x}), (x * x).sum(1))
+
+
+def test_each_size_has_its_own_fixed_inputs() -> None:
+    text = "".join(
+        f" Leave {size} out of the dynamic shapes where it is always {number}, or change the line."
+        for size, number in (("rows", 3), ("columns", 9))
+    )
+    example = (torch.randn(3, 9), {"mask": torch.ones(3, 5)}), {}
+    shapes = {"x": {0: Dim("rows"), 1: Dim("columns")}, "given": None}
+    assert of_one_size(text, Masked(), example, shapes) == (
+        " given['mask'].shape[0] is 3 and has no Dim. If it is the same size, give it the Dim rows "
+        "too."
+    )
 
 
 def test_other_fixed_inputs_are_not() -> None:

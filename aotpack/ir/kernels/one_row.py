@@ -139,10 +139,7 @@ def fits_matrix_unit(
 
 def _is_aligned(product: Matmul, load: Load, strides: Strides) -> bool:
     """True if a column is contiguous and begins at a multiple of a thread's codes."""
-    k = Axis("k", Int.of(shared_length([load], product.k)))
-    moved = Rewriter({product.k: Int.of(k)})(load)
-    assert isinstance(moved, Load)
-    offset = dot(moved.index, strides[load.buffer])
+    offset, k = _offset(product, load, strides)
     across = slope(offset, product.n)
     if slope(offset, k) != 1 or across is None or across % VECTOR:
         return False
@@ -163,11 +160,16 @@ def whole_codes(product: Matmul, strides: Strides) -> WholeCodes | None:
     if len(loads) != 1 or count is None or not all(numbers_of(product)):
         return None
     (load,) = loads
-    length = shared_length([load], product.k)
-    k = Axis("k", Int.of(length))
-    moved = Rewriter({product.k: Int.of(k)})(load)
-    assert isinstance(moved, Load)
-    offset = dot(moved.index, strides[load.buffer])
+    offset, k = _offset(product, load, strides)
+    length = int(k.extent)
     if offset != Int.of(k) + Int.of(product.n) * length:
         return None
     return WholeCodes(load.buffer, int(count) * length)
+
+
+def _offset(product: Matmul, load: Load, strides: Strides) -> tuple[Int, Axis]:
+    """The offset of a code in memory, with an axis along a column's bytes in place of that of k."""
+    k = Axis("k", Int.of(shared_length([load], product.k)))
+    moved = Rewriter({product.k: Int.of(k)})(load)
+    assert isinstance(moved, Load)
+    return dot(moved.index, strides[load.buffer]), k

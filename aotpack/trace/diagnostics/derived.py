@@ -228,14 +228,14 @@ def _holds_along(
 ) -> bool:
     """True if a condition holds for all sizes of a symbol, where others are those of a case."""
     if high - low >= most:
-        return is_proved(condition, symbol, low, case)
+        return is_proved(condition, symbol, low, case) or is_proved(
+            condition.subs(case), symbol, low, {}
+        )
     found = holds_for(condition, {**case, symbol: np.arange(low, high + 1)})
     if found is not None:
         return found
     one = condition.subs(case)
-    return one is sympy.true or all(
-        one.subs(symbol, n) is sympy.true for n in range(low, high + 1) if one is not sympy.false
-    )
+    return all(one.subs(symbol, n) is sympy.true for n in range(low, high + 1))
 
 
 def is_proved(condition: Any, symbol: sympy.Symbol, low: int, case: Values) -> bool:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy
@@ -74,12 +74,12 @@ def with_arguments(text: str, module: nn.Module, example: Example) -> str:
 
     def named(found: re.Match[str]) -> str:
         quote, number = found[1], int(found[2])
-        _, key, *inner = paths[number] if number < len(paths) else (None, None)
-        place = getattr(key, "idx", getattr(key, "key", None))
-        if isinstance(place, int):
-            place = names[place] if place < len(names) else None
-        name = f"{place}{pytree.keystr(tuple(inner))}"
-        return found[0] if place is None else repr(name) if quote else name
+        if number >= len(paths):
+            return found[0]
+        _, *path = paths[number]
+        first, *_ = _keys(path, names)
+        name = f"{first}{pytree.keystr(tuple(path[1:]))}"
+        return found[0] if isinstance(first, int) else repr(name) if quote else name
 
     return re.sub(r"('?)\bflat_args\[(\d+)\]\1", named, text)
 
@@ -88,19 +88,25 @@ def of_one_size(
     text: str, module: nn.Module, example: Example, shapes: Mapping[str, Any] | None
 ) -> str:
     """What to declare if a fixed input has the size that a dynamic one is told to have always."""
-    names, rows = _names(module, example), []
-    for size, number in re.findall(r"Leave (\S+) out of .* where it is always (\d+)", text):
-        for (_, key, *inner), leaf in pytree.tree_leaves_with_path(example):
-            place = getattr(key, "idx", getattr(key, "key", None))
-            name = names[place] if isinstance(place, int) and place < len(names) else place
-            keys = [getattr(one, "idx", getattr(one, "key", None)) for one in inner]
-            axes = _fixed_axes(leaf, _spec_of(shapes, [name, *keys]))
-            found = [axis for axis in axes if leaf.shape[axis] == int(number)]
-            shown = f"{name}{pytree.keystr(tuple(inner))}"
-            rows += [f" {shown}.shape[{axis}] is {number} and has no Dim." for axis in found]
-        if rows:
-            rows.append(f" If it is the same size, give it the Dim {size} too.")
-    return "".join(rows)
+    names, told = _names(module, example), ""
+    for size, number in re.findall(r"Leave (\S+) out of [^.]* where it is always (\d+)", text):
+        found = ""
+        for (_, *path), leaf in pytree.tree_leaves_with_path(example):
+            keys = _keys(path, names)
+            shown = f"{keys[0]}{pytree.keystr(tuple(path[1:]))}"
+            for axis in _fixed_axes(leaf, _spec_of(shapes, keys)):
+                if leaf.shape[axis] == int(number):
+                    found += f" {shown}.shape[{axis}] is {number} and has no Dim."
+        told += found and f"{found} If it is the same size, give it the Dim {size} too."
+    return told
+
+
+def _keys(path: Iterable[Any], names: list[str]) -> list[Any]:
+    """What leads to an input: its parameter, its number where that has no name; inner keys."""
+    first, *inner = (getattr(one, "idx", getattr(one, "key", None)) for one in path)
+    if isinstance(first, int) and first < len(names):
+        return [names[first], *inner]
+    return [first, *inner]
 
 
 def _spec_of(shapes: Any, keys: list[Any]) -> Any:

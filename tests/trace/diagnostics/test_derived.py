@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 from torch.utils._sympy.functions import FloorDiv, Mod
+from torch.utils._sympy.value_ranges import ValueRanges
 
 import aotpack
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics import derived
 from aotpack.trace.diagnostics.derived import is_proved
 
 POOLING = {
@@ -98,6 +100,7 @@ def test_the_condition_that_fails_is_told(*, low: int, is_right: bool) -> None:
 
 
 N = sympy.Symbol("n")
+ROWS = sympy.Symbol("rows", integer=True, positive=True)
 PROVED = [
     2 * FloorDiv(N, 2) < N + 2,
     2 * FloorDiv(N - 1, 2) < N,
@@ -126,11 +129,29 @@ def test_others_are_not(condition: sympy.Rel) -> None:
 
 
 def test_other_sizes_have_the_numbers_of_a_case() -> None:
-    rows = sympy.Symbol("rows")
-    condition = FloorDiv(N, rows) * rows * 3 <= N * 3
-    assert is_proved(condition, N, 1, {rows: 4})
+    condition = FloorDiv(N, ROWS) * ROWS * 3 <= N * 3
+    assert is_proved(condition, N, 1, {ROWS: 4})
     assert not is_proved(condition, N, 1, {})
-    assert not is_proved(FloorDiv(N, rows) * rows > N - 4, N, 1, {rows: 5})
+    assert not is_proved(FloorDiv(N, ROWS) * ROWS > N - 4, N, 1, {ROWS: 5})
+
+
+@pytest.mark.parametrize("high", [9, 2**20])
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        (sympy.Max(ROWS, 2) * N > N, True),
+        (sympy.Max(ROWS, 2) * N < N, False),
+        (sympy.Max(ROWS, 2) < ROWS, False),
+        (sympy.Or(ROWS > 9, N < 0), False),
+        (sympy.And(ROWS > 9, N > 0), False),
+    ],
+    ids=str,
+)
+def test_conditions_of_other_forms_hold_or_not(
+    condition: sympy.Basic, high: int, *, holds: bool
+) -> None:
+    ranges = {ROWS: ValueRanges(1, 4), N: ValueRanges(1, high)}
+    assert derived._holds(condition, ranges) is holds
 
 
 class Windows(nn.Module):
