@@ -8,8 +8,9 @@ they are, and ``--build-only`` builds all anew. They have no weights: these are 
 Figures are taken as in ``bench_kernels.py``: medians of replayed graphs, all calls in turn. Inputs
 and weights alternate between sets that are several times L2. The peer is ``torch.matmul`` alone;
 ours adds the bias and the activation. The group "bmm" has batched products, whose peer runs the
-same function. "copy" is the share of a copy's bandwidth at which ours moves
-weights, input and result. No TF32 on either side. Errors are against float64, in units of eager's;
+same function. "copy" is the share of a copy's bandwidth at which ours moves weights, input and
+result: of a copy of the same bytes, timed in turn, and of a large one, which no launch of
+microseconds reaches. No TF32 on either side. Errors are against float64, in units of eager's;
 "WRONG" breaks the law of tests/e2e/law.py.
 """
 
@@ -75,12 +76,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Microseconds of ours and of cuBLAS, the share of a copy's bandwidth, and the errors."""
+    """Microseconds of ours, of cuBLAS and of a copy of the same bytes, and the errors.
+
+    ``of_large_copy`` is the share of the bandwidth of a large copy.
+    """
 
     job: Job
     ours: float
     peer: float
-    of_copy: float
+    copy: float
+    of_large_copy: float
     error: float
     complaint: str | None
     groups: tuple[str, ...]
@@ -89,11 +94,17 @@ class Row:
     def ratio(self) -> float:
         return self.peer / self.ours
 
+    @property
+    def of_copy(self) -> float:
+        """The share of the bandwidth of a copy of the same bytes."""
+        return self.copy / self.ours
+
     def line(self) -> str:
         words = f"  WRONG: {self.complaint}" if self.complaint else ""
         times = f"aotpack {self.ours:8.2f}  cuBLAS {self.peer:8.2f} us  {self.ratio:5.2f}x"
         name = f"{self.job.case.name:26} {self.job.dtype:8}"
-        return f"{name} {times}  copy {self.of_copy:4.0%}  error {self.error:.2f}x{words}"
+        copies = f"{self.of_copy:4.0%} (large {self.of_large_copy:4.0%})"
+        return f"{name} {times}  copy {copies}  error {self.error:.2f}x{words}"
 
 
 def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
@@ -104,14 +115,17 @@ def measure(job: Job, copied: float, groups: tuple[str, ...]) -> Row:
     port = CudaDevice(0)  # whose models share a kernel, as the layers of a network do
     loaded = [load(job.package, port, weights=module.state_dict()) for module in modules]
     xs = [case.inputs(dtype, "cuda") for _ in range(count)]
+    half = job.moved // 2  # is read, and as much written
+    bytes_of = [torch.empty(2, half, dtype=torch.uint8, device="cuda") for _ in range(count)]
     calls: dict[str, Call] = {
         "aotpack": lambda number: loaded[number](*xs[number]),
         "cuBLAS": lambda number: case.peer(modules[number], xs[number]),
+        "copy": lambda number: bytes_of[number][1].copy_(bytes_of[number][0]),
     }
     error, complaint = _checked(loaded[0], modules[0], xs[0])
     found = in_turns(calls, [(number,) for number in range(count)])  # type: ignore[misc]
-    ours, peer = (statistics.median(found[name]) for name in calls)
-    return Row(job, ours, peer, job.moved / ours / copied, error, complaint, groups)
+    ours, peer, copy = (statistics.median(found[name]) for name in calls)
+    return Row(job, ours, peer, copy, job.moved / ours / copied, error, complaint, groups)
 
 
 def _checked(
@@ -161,7 +175,7 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
         "versions": f"torch {torch.__version__}, CUDA {torch.version.cuda}",
         "command": "python -m tools.bench_matmul",
         "note": f"ratio is cuBLAS's time over ours; error in units of eager's; share of the "
-        f"bandwidth of a copy, {copied / 1e6:.2f} TB/s",
+        f"bandwidth of a copy of the same bytes, and of a large one, {copied / 1e6:.2f} TB/s",
     }
     figures = list[tuple[str, str, str, str, str, str]]()
     for row in rows:
@@ -169,7 +183,8 @@ def write_csv(path: Path, rows: Sequence[Row], copied: float) -> None:
         figures.append((case, "aotpack", f"{row.ours:.2f}", "", "us", note))
         figures.append((case, "cuBLAS", f"{row.peer:.2f}", "", "us", note))
         figures.append((case, "ratio", f"{row.ratio:.3f}", "", "times", ""))
-        figures.append((case, "share", f"{row.of_copy:.3f}", "", "of a copy", ""))
+        figures.append((case, "share", f"{row.of_copy:.3f}", "", "of a copy", "same bytes"))
+        figures.append((case, "share", f"{row.of_large_copy:.3f}", "", "of a copy", "large"))
         figures.append((case, "error", f"{row.error:.3f}", "", "times", row.complaint or ""))
     write_figures(path, header, figures)
 

@@ -57,12 +57,13 @@ class Decoder(nn.Module):
 
     def mask(self, kind: str, positions: torch.Tensor) -> torch.Tensor:
         """Which places of the cache each new token sees, (rows, 1, tokens, places)."""
-        places = self.places(kind)
+        places, query = torch.arange(self.places(kind)), positions[:, None, :, None]
+        if kind == "full_attention":  # a place for each position
+            return places <= query
         last = positions[:, -1:]
-        held = last - (last - torch.arange(places)) % places  # the position behind each place
-        held, query = held[:, None, None, :], positions[:, None, :, None]
-        seen = (held >= 0) & (held <= query)
-        return seen if kind == "full_attention" else seen & (held > query - self.window)
+        held = last - (last - places) % len(places)  # the position behind each place
+        held = held[:, None, None, :]
+        return (held >= 0) & (held <= query) & (held > query - self.window)
 
     def hidden(
         self, ids: torch.Tensor, starts: torch.Tensor, rows: torch.Tensor | None

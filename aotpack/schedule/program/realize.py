@@ -16,7 +16,7 @@ from aotpack.ir.origin import Origin
 from aotpack.ir.program import Operation, Program, loads, read_whole, targets
 from aotpack.ir.rewrite import Rewriter, map_values
 from aotpack.ir.rounding import ROUNDINGS
-from aotpack.ir.symbolic.facts import known_equal
+from aotpack.ir.symbolic.facts import known_equal, known_lt
 from aotpack.ir.symbolic.integers import Axis, Indirect, Int, product
 from aotpack.ir.uses import operation_uses, operator_count
 from aotpack.ir.values import (
@@ -166,6 +166,9 @@ def _is_inlinable(operation: Pointwise, readers: Readers) -> bool:
         return True
     if any(_is_operand(operation.target, reader) for reader in readers.of(operation)):
         return is_prologue(operation, readers.of(operation), readers.program)
+    repeated = _repeated_operand(operation, readers)
+    if repeated is not None:
+        return is_prologue(repeated, readers.of(repeated), readers.program)
     inner = walk((operation.value,))
     arithmetic = [value for value in inner if isinstance(value, (Apply, Guarded))]
     reads = [value for value in inner if isinstance(value, Load)]
@@ -207,6 +210,28 @@ def _is_operand(buffer: str, reader: Operation) -> bool:
     else:
         return False
     return any(isinstance(v, Load) and v.buffer == buffer for v in walk(slots))
+
+
+def _repeated_operand(operation: Pointwise, readers: Readers) -> Pointwise | None:
+    """The view that repeats the result for templates alone, with the operation inlined.
+
+    Heads of keys that several heads of queries share: the template reads through the view, so
+    that what is stored has each element once.
+    """
+    seen = operation
+    while len(readers.of(seen)) == 1:
+        view = readers.of(seen)[0]
+        if not isinstance(view, Pointwise) or not is_view(view.value):
+            break
+        if view.target in readers.stored or view.index != own_index(view.axes):
+            return None
+        inlined = _inline_reads(view, {seen.target: seen})
+        assert isinstance(inlined, Pointwise)
+        seen = inlined
+    users = readers.of(seen)
+    if seen is operation or not all(_is_operand(seen.target, user) for user in users):
+        return None
+    return seen if known_lt(points(operation.axes), points(seen.axes)) else None
 
 
 def _is_epilogue(operation: Pointwise, reads: Sequence[Load], readers: Readers) -> bool:

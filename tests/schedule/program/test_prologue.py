@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
+from aotpack.ir.symbolic.integers import Int, product
 from tests.e2e.law import Tolerance
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
@@ -123,3 +125,24 @@ def test_keys_of_few_queries_are_gathered_and_converted_where_they_are_read(
     gpu = compiled.scheduled.schedule
     assert sum(not kernel.shares_launch for kernel in gpu.kernels) == kernels
     agree(compiled, args, programs=stored.itemsize == 2 or not stored.is_floating_point)
+
+
+@pytest.mark.row("S:M7")
+@pytest.mark.parametrize("repeats", [True, False])
+def test_gathered_keys_of_many_queries_are_stored_before_they_are_repeated(repeats: bool) -> None:
+    """Heads that share keys read them through the view that repeats them."""
+    heads, stored = (2, 2 * 24 * 16) if repeats else (8, 8 * 24 * 16)
+
+    def attend(q: torch.Tensor, store: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        keys = store[rows]
+        if repeats:
+            keys = keys[:, :, None].expand(1, 2, 4, 24, 16).reshape(1, 8, 24, 16)
+        return F.scaled_dot_product_attention(q, keys, keys)
+
+    torch.manual_seed(0)
+    args = (torch.randn(1, 8, 20, 16), torch.randn(3, heads, 24, 16), torch.tensor([2]))
+    compiled = compile_all(Function(attend, 3), args)
+    schedule = compiled.scheduled.schedule
+    kept = [one for one in schedule.program.buffers if one.startswith("index")]
+    assert [product(schedule.program.buffers[one].shape) for one in kept] == [Int.of(stored)]
+    agree(compiled, args, tolerance=Tolerance(floor=1.0))
