@@ -13,13 +13,15 @@ lies in memory as codes alone.
 
 Attention of few queries reads each key once, so keys and values that are gathered through a table
 of pages, or converted from fewer bits, never lie in memory as such, nor is computed what a mask
-hides (``schedule/tiles/few_queries.py``).
+hides (``schedule/tiles/few_queries.py``). Those of one place in a cache, which the call names for a
+whole sequence, are read there by any number of queries.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aotpack.ir.kernels.access import points
+from aotpack.ir.dtypes import DType
+from aotpack.ir.kernels.access import axes_of, points
 from aotpack.ir.kernels.grouped_heads import heads_together
 from aotpack.ir.operations import Attention, Matmul, Pointwise
 from aotpack.ir.ops.float8 import FORMATS
@@ -29,7 +31,7 @@ from aotpack.ir.program import Operation, Program
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
-from aotpack.ir.symbolic.integers import Int
+from aotpack.ir.symbolic.integers import Indirect, Int
 from aotpack.ir.values import Apply, Const, IndexValue, Load, Value, walk
 from aotpack.schedule.layout import typical_bytes
 from aotpack.schedule.program.dead_code import remove_dead_code
@@ -119,8 +121,8 @@ def is_prologue(operation: Pointwise, readers: Sequence[Operation], program: Pro
 
 
 def _makes_keys(operation: Pointwise, attention: Attention) -> bool:
-    """True for keys or values of few queries, gathered or cheaply computed."""
-    if attention.causal or bounds(attention.i.extent)[1] > MOST_QUERIES:
+    """True for keys or values of few queries, gathered or cheaply computed, or of one place."""
+    if attention.causal:
         return False
     others = (attention.query, attention.bias, attention.mask)
     if any(_reads(slot, operation.target) for slot in others if slot is not None):
@@ -128,11 +130,24 @@ def _makes_keys(operation: Pointwise, attention: Attention) -> bool:
     read = [s for s in (attention.key, attention.value) if _reads(s, operation.target)]
     if not all(isinstance(slot, Load) for slot in read):
         return False
+    if bounds(attention.i.extent)[1] > MOST_QUERIES:
+        return all(_is_of_one_place(operation, slot, attention) for slot in read)
     rows = heads_together(attention)
     column = attention.d if read[0] is attention.key else attention.e
     keys = points((attention.batch, attention.head, attention.j, column))
     is_once = known_equal(keys, points(operation.axes) * rows)
     return _is_cheap(operation, most=Cost.MANY if is_once else Cost.ONE)
+
+
+def _is_of_one_place(operation: Pointwise, slot: Value, attention: Attention) -> bool:
+    """True for a plain read at a position that memory has, the same for all keys of a sequence."""
+    if not isinstance(operation.value, Load) or not isinstance(slot, Load):
+        return False
+    at = dict(zip(operation.axes, slot.index, strict=True))
+    leaves = (leaf for part in operation.value.index for leaf in part.leaves())
+    named = axes_of(leaf.value for leaf in leaves if isinstance(leaf, Indirect))
+    used = axes_of(IndexValue(at[axis], DType.INT64) for axis in named)
+    return used <= {attention.batch}
 
 
 def _reads(slot: Value, buffer: str) -> int:

@@ -127,22 +127,37 @@ def test_keys_of_few_queries_are_gathered_and_converted_where_they_are_read(
     agree(compiled, args, programs=stored.itemsize == 2 or not stored.is_floating_point)
 
 
+def shared_heads(keys: torch.Tensor) -> torch.Tensor:
+    """Keys of two heads, each for four heads of queries."""
+    rows = len(keys)
+    return keys[:, :, None].expand(rows, 2, 4, 24, 16).reshape(rows, 8, 24, 16)
+
+
 @pytest.mark.row("S:M7")
-@pytest.mark.parametrize("repeats", [True, False])
-def test_gathered_keys_of_many_queries_are_stored_before_they_are_repeated(repeats: bool) -> None:
-    """Heads that share keys read them through the view that repeats them."""
-    heads, stored = (2, 2 * 24 * 16) if repeats else (8, 8 * 24 * 16)
+@pytest.mark.parametrize(
+    ("keys_of", "stored"),
+    [
+        (lambda store, rows: store[rows], None),
+        (lambda store, rows: shared_heads(store[rows]), None),
+        (lambda store, rows: store[:2, :, rows.repeat(12)], 2 * 2 * 24 * 16),
+        (lambda store, rows: shared_heads(store[:2, :, rows.repeat(12)]), 2 * 2 * 24 * 16),
+        (lambda store, rows: shared_heads(store[rows] * 2), 2 * 2 * 24 * 16),
+    ],
+    ids=["a place", "a place, shared", "each key", "each key, shared", "computed"],
+)
+def test_keys_of_many_queries_are_read_in_a_place_or_stored_once(
+    keys_of: Callable[..., torch.Tensor], stored: int | None
+) -> None:
+    """A place in a cache is read there; other keys are stored before heads share them."""
 
     def attend(q: torch.Tensor, store: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        keys = store[rows]
-        if repeats:
-            keys = keys[:, :, None].expand(1, 2, 4, 24, 16).reshape(1, 8, 24, 16)
-        return F.scaled_dot_product_attention(q, keys, keys)
+        keys = keys_of(store, rows)
+        return F.scaled_dot_product_attention(q, keys, keys, enable_gqa=True)
 
     torch.manual_seed(0)
-    args = (torch.randn(1, 8, 20, 16), torch.randn(3, heads, 24, 16), torch.tensor([2]))
+    args = (torch.randn(2, 8, 20, 16), torch.randn(3, 2, 24, 16), torch.tensor([2, -3]))
     compiled = compile_all(Function(attend, 3), args)
     schedule = compiled.scheduled.schedule
-    kept = [one for one in schedule.program.buffers if one.startswith("index")]
-    assert [product(schedule.program.buffers[one].shape) for one in kept] == [Int.of(stored)]
+    kept = [schedule.program.buffers[one.buffer] for one in schedule.lifetimes]
+    assert [product(one.shape) for one in kept] == [Int.of(stored)] * (stored is not None)
     agree(compiled, args, tolerance=Tolerance(floor=1.0))
