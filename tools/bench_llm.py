@@ -103,7 +103,6 @@ def measured(package: Path, modes: list[str]) -> dict[str, dict[str, float]]:
     """Milliseconds of each method in each mode."""
     with torch.device("cuda"):
         decoder = greedy()
-    torch.set_default_device("cuda")  # for the positions that the examples count
     weights = {name: tensor.cpu() for name, tensor in decoder.state_dict().items()}
     model = load(package, 0, weights=weights, check=False)
     found: dict[str, dict[str, float]] = {}

@@ -28,7 +28,7 @@ class Cache:
     def _put(self, name: str, new: torch.Tensor) -> torch.Tensor:
         """Write the new positions, (rows, heads, tokens, width), and return all of the rows."""
         store: torch.Tensor = getattr(self.decoder, name)
-        rows = torch.arange(len(store)) if self.rows is None else self.rows
+        rows = torch.arange(len(store), device=store.device) if self.rows is None else self.rows
         store[rows[:, None], :, self.places % store.shape[2]] = new.transpose(1, 2)
         return store if self.rows is None else store[self.rows]
 
@@ -57,7 +57,8 @@ class Decoder(nn.Module):
 
     def mask(self, kind: str, positions: torch.Tensor) -> torch.Tensor:
         """Which places of the cache each new token sees, (rows, 1, tokens, places)."""
-        places, query = torch.arange(self.places(kind)), positions[:, None, :, None]
+        places = torch.arange(self.places(kind), device=positions.device)
+        query = positions[:, None, :, None]
         if kind == "full_attention":  # a place for each position
             return places <= query
         last = positions[:, -1:]
@@ -69,7 +70,7 @@ class Decoder(nn.Module):
         self, ids: torch.Tensor, starts: torch.Tensor, rows: torch.Tensor | None
     ) -> torch.Tensor:
         """Run the layers on ``ids``, (rows, tokens), that stand at ``starts`` and behind."""
-        positions = starts[:, None] + torch.arange(ids.shape[1])
+        positions = starts[:, None] + torch.arange(ids.shape[1], device=ids.device)
         masks = {kind: self.mask(kind, positions) for kind in sorted(set(self.kinds))}
         plain = getattr(self.model.config, "layer_types", None) is None
         return self.model.model(
