@@ -266,10 +266,14 @@ class Frameworks:
 
     def of_call(self, values: Sequence[Any]) -> Framework:
         """The framework of all arguments of a call."""
-        if len(set(map(type, values))) > 1:
-            found = [self.of(value) for value in values]
-            return found[0] if len(set(map(id, found))) == 1 else MixedFramework(found)
-        return self.of(values[0]) if values else self.default
+        if not values:
+            return self.default
+        kind = type(values[0])
+        for value in values:
+            if type(value) is not kind:
+                found = [self.of(one) for one in values]
+                return found[0] if len(set(map(id, found))) == 1 else MixedFramework(found)
+        return self._by_type.get(kind) or self._find(values[0])
 
     def _find(self, value: Any) -> Framework:
         kind = self._kind(value)

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,17 @@ _STARTS_EARLY = 12030  # the first driver with programmatic launches in graphs
 _ARCHITECTURE_SPECIFIC = 9  # from this major on, code is for one minor
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 _TEXT = re.compile(r"ptx_(\d+)")
+
+
+class _Current(threading.local):
+    """Where the driver writes the context of a thread: made once, for every call asks."""
+
+    def __init__(self) -> None:
+        context = ctypes.c_void_p()
+        self.context = context, ctypes.byref(context)
+
+
+_current = _Current()
 
 
 class CudaDevice:
@@ -89,9 +101,9 @@ class CudaDevice:
         return best[2], self._major * 10 + best[0]
 
     def enter(self) -> bool:
-        current = ctypes.c_void_p()
-        status = self._library.cuCtxGetCurrent(ctypes.byref(current))
-        if status == 0 and current.value == self._context:
+        context, reference = _current.context
+        status = self._library.cuCtxGetCurrent(reference)
+        if status == 0 and context.value == self._context:
             return False
         status = self._library.cuCtxPushCurrent_v2(self._handle)
         if status:

@@ -96,7 +96,8 @@ class GraphExecutor:
         if given != self._set:
             self._rebind(given)
         status = self._library.cuGraphLaunch(self._executable, ctypes.c_void_p(stream))
-        self._do("launching a graph", status)
+        if status:
+            self._do("launching a graph", status)
 
     def _rebind(self, given: bytes) -> None:
         """Set the parameters of the nodes that use changed cells."""

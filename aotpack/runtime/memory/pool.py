@@ -57,7 +57,7 @@ class ArenaPool(Generic[PlanT]):
         The arena is the frame's until ``give`` or ``drop``, or until the frame ends.
         """
         arena = None
-        if recording is not None or not self._line:
+        if recording is not None or not self._line.bells:
             arena = self._next(frame, stream, recording)
         if arena is None:
             self._check_ends(frame)
@@ -77,7 +77,7 @@ class ArenaPool(Generic[PlanT]):
     def drop(self, arena: Arena[PlanT]) -> None:
         """Return the arena of a call that has failed; the next call starts it afresh."""
         arena.owned.release()
-        if self._line:
+        if self._line.bells:
             self._line.ring()
         idler = self._idler
         if idler is not None:
@@ -133,7 +133,8 @@ class ArenaPool(Generic[PlanT]):
             if arena is not None:  # it came between the idler's look and its work
                 self.drop(arena)
             return None
-        self.check_open("calling")
+        if self._is_closed:
+            self.check_open("calling")
         return arena
 
     def _claimed(self, frame: FrameType, stream: int, recording: Hashable) -> Arena[PlanT] | None:

@@ -38,55 +38,52 @@ class Bell:
 
 
 class Line:
-    """Waiting threads, served in the order of arrival. True if there are any."""
+    """Waiting threads, served in the order of arrival; ``bells`` are theirs."""
 
     def __init__(self) -> None:
-        self._bells: dict[int, Bell] = {}
+        self.bells: dict[int, Bell] = {}
         self._numbers = itertools.count()
 
-    def __bool__(self) -> bool:
-        return bool(self._bells)
-
     def __len__(self) -> int:
-        return len(self._bells)
+        return len(self.bells)
 
     def wait(self, attempt: Callable[[], ResultT | None], *, in_order: bool = True) -> ResultT:
         """The result of ``attempt``, which is called when it is this thread's turn."""
         number, bell = next(self._numbers), Bell()
         try:
             while True:
-                self._bells[number] = bell  # again, in case it was taken for dead
+                self.bells[number] = bell  # again, in case it was taken for dead
                 if not in_order or self._first() == number:
                     result = attempt()
                     if result is not None:
                         return result
                 bell.wait()
         finally:
-            self._bells.pop(number, None)
+            self.bells.pop(number, None)
             self.ring()
 
     def ring(self) -> None:
         """Wake the thread whose turn it is."""
-        bell = self._bells.get(self._first())
+        bell = self.bells.get(self._first())
         if bell is not None:
             bell.ring()
 
     def ring_all(self) -> None:
         """Wake all threads."""
-        for number in list(self._bells):
-            bell = self._bells.get(number)
+        for number in list(self.bells):
+            bell = self.bells.get(number)
             if bell is not None:
                 bell.ring()
 
     def clear(self) -> None:
         """Forget all threads: a forked child has none of them."""
-        self._bells.clear()
+        self.bells.clear()
 
     def _first(self) -> int:
         """The number of the thread whose turn it is; -1 for none. Forgets dead ones."""
-        for number in sorted(self._bells):
-            bell = self._bells.get(number)
+        for number in sorted(self.bells):
+            bell = self.bells.get(number)
             if bell is not None and monotonic() - bell.looked < _LOST:
                 return number
-            self._bells.pop(number, None)
+            self.bells.pop(number, None)
         return -1

@@ -37,7 +37,7 @@ def test_threads_are_served_in_the_order_of_their_arrival() -> None:
 
 def test_a_thread_that_died_in_the_line_is_passed_over() -> None:
     line, bell = Line(), Bell()
-    line._bells[-1] = bell  # as an exception at the worst moment leaves it
+    line.bells[-1] = bell  # as an exception at the worst moment leaves it
     bell.looked -= 2
     assert line.wait(lambda: 7) == 7
     assert not line
@@ -45,7 +45,7 @@ def test_a_thread_that_died_in_the_line_is_passed_over() -> None:
 
 def test_who_does_not_care_for_the_order_is_served_at_once() -> None:
     line = Line()
-    line._bells[-1] = Bell()
+    line.bells[-1] = Bell()
     assert line.wait(lambda: 7, in_order=False) == 7
     line.ring_all()
     line.clear()
