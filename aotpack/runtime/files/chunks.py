@@ -36,7 +36,7 @@ def read_chunks(
     """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before.
 
     ``identity`` is that of the file whose header was read: offsets of one file mean nothing in
-    another. All threads read into one piece of ``memory``.
+    another. Each thread reads into its own piece of ``memory``, while others may wait for theirs.
     """
     try:
         with open(path, "rb", buffering=0, opener=open_at_once) as file:
@@ -53,10 +53,8 @@ def read_chunks(
                     f"reading {path}: it has {size:,} bytes, the build recorded {len(digests)} "
                     f"chunks of {CHUNK:,}. {_REMEDY}"
                 )
-            threads, longest = max(1, min(count, _MOST_THREADS, _processors())), min(CHUNK, size)
-            whole = memory(threads * longest)
-            buffers = [whole[n * longest :][:longest] for n in range(threads)]
-            _Reader(path, file.fileno(), size, digests, use).run(count, buffers)
+            threads = max(1, min(count, _MOST_THREADS, _processors()))
+            _Reader(path, file.fileno(), size, digests, use, memory).run(count, threads)
     except OSError as error:
         raise WeightError(f"reading {path}: {error.strerror}; check the path") from None
 
@@ -68,27 +66,32 @@ class _Reader:
     """The threads of one reading; the first error stops all."""
 
     def __init__(
-        self, path: Path, number: int, size: int, digests: Sequence[str], use: Use
+        self,
+        path: Path,
+        number: int,
+        size: int,
+        digests: Sequence[str],
+        use: Use,
+        memory: Memory,
     ) -> None:
         self._path, self._number, self._size = path, number, size
-        self._digests, self._use = digests, use
+        self._digests, self._use, self._memory = digests, use, memory
         self._waiting: Iterator[int] = iter(())  # chunks; threads take them in turn
         self._errors: list[BaseException] = []
 
-    def run(self, count: int, buffers: Sequence[Array]) -> None:
-        """Read ``count`` chunks, a thread for each buffer; the calling thread reads too."""
+    def run(self, count: int, threads: int) -> None:
+        """Read ``count`` chunks with so many threads, of which the calling one is the last."""
         self._waiting = iter(range(count))
-        own, *others = buffers
-        threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in others]
+        others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
         started: list[threading.Thread] = []
         try:
-            for thread in threads:
+            for thread in others:
                 thread.start()
                 started.append(thread)
         except RuntimeError:  # the process may have no more threads: those that are there suffice
             pass
         try:
-            self._work(own)
+            self._work()
         finally:
             self._waiting = iter(())
             for thread in started:
@@ -96,16 +99,17 @@ class _Reader:
         if self._errors:
             raise self._errors[0]
 
-    def _work(self, buffer: Array) -> None:
-        while (index := next(self._waiting, None)) is not None:
-            chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
-            try:
+    def _work(self) -> None:
+        try:
+            buffer = self._memory(min(CHUNK, self._size))
+            while (index := next(self._waiting, None)) is not None:
+                chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
                 self._read(chunk, index * CHUNK)
                 self._check(chunk, index)
                 self._use(index * CHUNK, chunk)
-            except Exception as error:
-                self._waiting = iter(())
-                self._errors.append(error)
+        except Exception as error:
+            self._waiting = iter(())
+            self._errors.append(error)
 
     def _read(self, chunk: Array, begin: int) -> None:
         rest, at = chunk.data, begin
