@@ -9,7 +9,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch._C import _functorch as func_levels
-from torch._dynamo.exc import UserError, UserErrorType
 from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.fx.experimental import _config
@@ -27,12 +26,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
-from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
+from aotpack.trace.diagnostics.attempts import PLAIN, attempt_of, exported
+from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import breaks_guards, drop_assumed, only_some
-from aotpack.trace.diagnostics.guards import are_declared, guards_of
+from aotpack.trace.diagnostics.derived import drop_assumed
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.diagnostics.roundings import check_roundings
@@ -73,7 +72,6 @@ from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
-_OBLIVIOUS = "exported without taking sizes for 2 or more"  # in the meta of a graph module
 _CHATTY = (
     logging.getLogger("torch._guards"),
     logging.getLogger("torch._subclasses.fake_tensor"),
@@ -109,8 +107,9 @@ def export(
     name: str,
     strict: bool,
     branches: Branches,
+    attempt: int = PLAIN,
 ) -> ExportedProgram:
-    """torch.export without gradients, in ``branches``; an error of torch is raised condensed."""
+    """torch.export without gradients, from an ``attempt`` on; its errors are raised condensed."""
     log, lines = ConditionLog(), UsersLines()
     try:
         with (
@@ -123,7 +122,9 @@ def export(
         ):
             args, named = _distinct(module, (args, dict(kwargs)))
             with replaced_functions():
-                program = _exported(module, args, named, shapes, branches, strict=strict)
+                how = {"dynamic_shapes": shapes, "strict": strict}
+                again = partial(export_anew, module, args, named, **how)
+                program = exported(again, branches, is_strict=strict, first=attempt)
     except (Exception, SystemExit) as error:
         example = args, dict(kwargs)
         complaint = with_arguments(condensed(error, log, lines.found.values()), module, example)
@@ -131,14 +132,18 @@ def export(
         hints = wrong_inputs(module, example, error) or faults_of_attributes(module)
         hints = hints or ("" if "\n  at " in complaint else hint_of_views(lines.views))
         raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
-    _check_layouts(name, program)
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
+    _check_exported(program, name, lines)
+    sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
+    return program
+
+
+def _check_exported(program: ExportedProgram, name: str, lines: UsersLines) -> None:
+    _check_layouts(name, program)
     replace_plain_views(program)
     check_memory(program, name, lines.found)
     check_shapes_kept(program, name)
-    sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
-    return program
 
 
 def _check_layouts(name: str, program: ExportedProgram) -> None:
@@ -146,78 +151,6 @@ def _check_layouts(name: str, program: ExportedProgram) -> None:
     for place, one in program.constants.items():
         if isinstance(one, torch.Tensor) and (fault := fault_of_layout(one)):
             raise TraceError(f"exporting {name}: the attribute {place} {fault}")
-
-
-def _exported(module: nn.Module, *given: Any, strict: bool) -> ExportedProgram:
-    """torch.export; where it derives a condition on sizes, again without taking sizes for 2.
-
-    It derives from how it computes shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot
-    prove, or ``q * max(1, 4*n // n) != 4*n // n``, which is wrong where q is 1.
-    """
-    args, kwargs, shapes, branches = given
-    asked = None if strict else branches.found.values()  # dynamo asks for itself
-    export = partial(export_anew, module, args, kwargs, dynamic_shapes=shapes, strict=strict)
-    branches.found.clear()
-    try:
-        program = export()
-    except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
-        if isinstance(error, UserError) and not _is_about_sizes(error):
-            raise
-        may_guard = getattr(error, "error_type", None) is None
-        again, told = _oblivious(export, branches, asked, may_guard=may_guard)
-        if again is None:
-            told = told or error
-            raise told from told.__cause__
-        return again
-    if not breaks_guards(program):
-        return program
-    found = dict(branches.found)
-    again, _ = _oblivious(export, branches, asked, may_guard=False)
-    if again is None:  # the guards of the first are told
-        branches.found.clear()
-        branches.found.update(found)
-    return again or program
-
-
-def _oblivious(
-    export: Callable[..., ExportedProgram],
-    branches: Branches,
-    asked: Collection[Branch] | None,
-    *,
-    may_guard: bool,
-) -> tuple[ExportedProgram | None, Exception | None]:
-    """The program without taking sizes for 2; if there is none, perhaps an error that says why.
-
-    A program that keeps no condition is checked on the sizes that are admitted; one that asserts
-    them is taken if they hold, or may be assumed. If others do not, those are told, not what torch
-    derives.
-    """
-    told: Exception | None = None
-    for asserts in (False, True):
-        try:
-            branches.found.clear()
-            with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-                again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
-        except Exception as failure:
-            if not asserts and _is_about_sizes(failure):
-                told = failure
-            continue
-        guards = guards_of(again)
-        refused = drop_assumed(again, asked) if asserts else []
-        if refused:
-            told = only_some(again, refused) or told
-        elif may_guard or are_declared(guards):
-            meta = again.graph_module.meta
-            meta[_OBLIVIOUS] = True
-            asked_for = layouts_asked(branches.found.values())  # of which torch notes none
-            meta[ASSUMED] = (*meta.get(ASSUMED, ()), *asked_for)
-            return again, None
-    return None, told
-
-
-def _is_about_sizes(error: Exception) -> bool:
-    """True where the model is right only for some of the declared sizes."""
-    return getattr(error, "error_type", None) is UserErrorType.CONSTRAINT_VIOLATION
 
 
 def _distinct(module: nn.Module, example: _Example) -> _Example:
@@ -262,14 +195,13 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     _check(program, name)
     _separate_empty(program)
-    is_oblivious = program.graph_module.meta.get(_OBLIVIOUS, False)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
             quiet_inference(),
             AlsoInside(DetectionCalls, RegisteredLowerings, WithoutStreams, RecurrentLoops),
             analysis,
-            _config.patch(backed_size_oblivious=is_oblivious),  # type: ignore[attr-defined]
+            _config.patch(backed_size_oblivious=attempt_of(program) > PLAIN),  # type: ignore[attr-defined]
             shapes_of_any_length(),
             kept_layouts(program),
             plain_views(program),

@@ -5,23 +5,26 @@ exported and run. Sizes are at least 1; a size without an upper bound ends at ``
 """
 
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from torch import nn
 from torch.export import ExportedProgram
 
-from aotpack.errors import TraceError, UsageError
+from aotpack.errors import AotpackError, TraceError, UsageError
 from aotpack.ir.dtypes import DType
 from aotpack.ir.golden import SIZE
 from aotpack.ir.ops.quantization import Quantization
-from aotpack.stages import Traced
+from aotpack.stages import Graph, Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
+from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of
 from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
@@ -106,6 +109,22 @@ class _Made:
     call: Call | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The graph, the program that it was read from and the exported one, with what it runs on.
+
+    ``absent`` are weights and inputs without values.
+    """
+
+    graph: Graph
+    program: ExportedProgram
+    exported: ExportedProgram
+    run: nn.Module
+    example: Example
+    branches: Branches
+    absent: str
+
+
 def trace(
     module: nn.Module | ExportedProgram,
     args: tuple[Any, ...],
@@ -170,10 +189,45 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
 def _traced(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
 ) -> _Made:
-    name = given.label
-    exported, run, example, leaves, branches = _exported(given, run, copies, options)
+    found = _read(given, run, copies, options)
+    graph = with_parameters(found.graph, given.module, found.program)
+    runs = not found.absent and not launches_kernels(found.exported)
+    is_module = isinstance(given.module, nn.Module)
+    own = options.triton, options.fp32_precision, tuple(found.branches.found.values())
+    ways = Ways(found.exported, found.program, found.run if runs else None, is_module, *own)
+    golden = ways.golden(found.example, graph, options.golden, found.absent)
+    call = None
+    if found.run is not None and runs and is_module:
+        call = Call(found.run, found.exported, found.example, graph.signature)
+    return _Made(Traced(graph, golden), found.program, call)
+
+
+def _read(
+    given: _Given,
+    run: nn.Module | None,
+    copies: HostCopies,
+    options: TraceOptions,
+    attempt: int = PLAIN,
+) -> _Read:
+    """The graph; if it is right for some sizes only, that of a later attempt to export."""
+    found = _exported(given, run, copies, options, attempt)
+    made = attempt_of(found[0])
+    try:
+        return _graph(found, run, copies, options, given.label)
+    except TraceError:
+        if run is not None and given.dynamic_shapes and made < ASSERTING:
+            with suppress(AotpackError):  # the first is told
+                return _read(given, run, copies, options, made + 1)
+        raise
+
+
+def _graph(
+    found: Exported, given: nn.Module | None, copies: HostCopies, options: TraceOptions, name: str
+) -> _Read:
+    """The graph of an exported program; ``given`` is the model as it was given."""
+    exported, run, example, leaves, branches = found
     exported = without_subgraphs(exported)
-    exported = with_state(exported, run if run is None else root_of(run), name)
+    exported = with_state(exported, run if given is None else root_of(run), name)
     check_collectives(exported, name)
     in_order = in_program_order(exported, *example)
     absent = without_values(name, exported, in_order, copies, needs_weights=options.needs_weights)
@@ -190,18 +244,15 @@ def _traced(
         check_indices=options.check_indices,
         refusal=options.refusal,
     )
-    graph = with_parameters(graph, given.module, program)
-    is_module = isinstance(given.module, nn.Module)
-    own = options.triton, options.fp32_precision, tuple(branches.found.values())
-    ways = Ways(exported, program, run if runs else None, is_module, *own)
-    golden = ways.golden(example, graph, options.golden, absent)
-    can_run = run is not None and runs and is_module
-    call = Call(run, exported, example, graph.signature) if can_run else None
-    return _Made(Traced(graph, golden), program, call)
+    return _Read(graph, program, exported, run, example, branches, absent)
 
 
 def _exported(
-    given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
+    given: _Given,
+    run: nn.Module | None,
+    copies: HostCopies,
+    options: TraceOptions,
+    attempt: int = PLAIN,
 ) -> Exported:
     """The program and its inputs on the host; a model that draws random numbers takes a seed."""
     name, example = given.label, given.example
@@ -213,13 +264,14 @@ def _exported(
     assert run is not None
     shapes = specs_by_argument(run, *example, given.dynamic_shapes)
     with Branches(options.strict) as branches:
-        program = _export(run, example, shapes, name, options.strict, branches)
+        export_it = partial(_export, name=name, strict=options.strict, attempt=attempt)
+        program = export_it(run, example, shapes, branches)
         if draws(program):
             own = own_seed(run, example)
             run, example = seeded(run, name), with_example_seed(example)
             check_own_seed(name, run, example, own)
             shapes = specs_by_argument(run, *example, shapes)
-            program = _export(run, example, shapes, name, options.strict, branches)
+            program = export_it(run, example, shapes, branches)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     return program, run, example, leaves, branches
 
@@ -236,20 +288,19 @@ def _export(
     run: nn.Module,
     example: Example,
     shapes: dict[str, Any] | None,
-    name: str,
-    strict: bool,
     branches: Branches,
+    **options: Any,
 ) -> ExportedProgram:
     """``export``; what forward changes in Python meanwhile is put back."""
     before = Attributes({"": run})
     try:
         with without_caches([root_of(run)]), before.values_kept(run):
-            program = export(run, *example, shapes, name=name, strict=strict, branches=branches)
+            program = export(run, *example, shapes, branches=branches, **options)
         new = [one.path for one in before.changes() if one.is_registered]
         if new:
             raise TraceError(
-                f"exporting {name}: forward registers the buffer {', '.join(new)}, which "
-                "torch.export takes for another tensor; register it in __init__, or call the "
+                f"exporting {options['name']}: forward registers the buffer {', '.join(new)}, "
+                "which torch.export takes for another tensor; register it in __init__, or call the "
                 "model once before"
             )
         return program

@@ -46,6 +46,7 @@ _ON_CPU = frozenset(  # on meta, torch does not check what these write, or read
         *("index_add.default", "index_copy.default", "index_fill.int_Scalar"),
     )
 )
+_RESHAPES = frozenset({"aten.reshape.default", "aten.view.default", "aten._unsafe_view.default"})
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and for one like the example's. Give the "
     "dimension a narrower range, from 2 on where 1 is too few, or change the line"
@@ -165,8 +166,15 @@ def _may_differ(node: fx.Node) -> bool:
     """False for what keeps the one shape of its tensors, such as most calls by elements."""
     if not isinstance(node.target, OpOverload) or node.target.namespace != "aten":
         return False
+    if str(node.target) in _ON_CPU or _has_open_size(node):
+        return True
     tensors = [x for one in (node, *node.all_input_nodes) for x in _tensors(one.meta.get("val"))]
-    return str(node.target) in _ON_CPU or len({str([*x.shape]) for x in tensors}) > 1
+    return len({str([*x.shape]) for x in tensors}) > 1
+
+
+def _has_open_size(node: fx.Node) -> bool:
+    """True for a view with -1 in its shape, which is no number beside a size of 0."""
+    return str(node.target) in _RESHAPES and -1 in (node.args[1:] or [()])[0]  # type: ignore[operator]
 
 
 def _symbols(node: fx.Node) -> set[str]:

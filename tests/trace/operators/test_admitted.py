@@ -33,15 +33,18 @@ def counts(self, x):
 
 
 SHAPES = {
+    "one of all": (lambda self, x: x.flatten()[3], "aten.select.int fails: .*index 3 out of range"),
+    "the largest of all": (lambda self, x: x.flatten().topk(3)[0], "aten.topk.default fails"),
+}
+PARTS = {
     "the first of all": (
         lambda self, x: x.reshape(-1)[:3],
         r"slice.Tensor gives \[1\].* has \[3\]",
     ),
     "the first": (lambda self, x: x.relu()[:2], r"slice.Tensor gives \[1, 1\], and"),
     "the last of all": (lambda self, x: x.flatten()[-3:], r"slice.Tensor gives \[1\], and"),
-    "one of all": (lambda self, x: x.flatten()[3], "aten.select.int fails: .*index 3 out of range"),
-    "the largest of all": (lambda self, x: x.flatten().topk(3)[0], "aten.topk.default fails"),
 }
+"""Right for all sizes if torch.export takes none of them for 2; saved programs are final."""
 FIXED = {
     "written slices": (
         lambda self, x: torch.slice_scatter(x, torch.ones(2, 4), 0, 0, 2),
@@ -70,6 +73,29 @@ def test_operators_on_few_elements(trace_function, forward, words, low):
         return
     with pytest.raises(TraceError, match=rf"{words}.*, where n_?=1\.(.|\n)*from 2 on"):
         trace_function(forward, X, dynamic_shapes=given)
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_few_elements(name):
+    model = type("Model", (nn.Module,), {"forward": PARTS[name][0]})()
+    sizes = {0: Dim("n", min=1, max=9), 1: Dim("k", min=1, max=9)}
+    given = {"dynamic_shapes": {"x": sizes}, "target": "interpreter"}
+    with aotpack.compile(model, (X,), **given) as package:
+        for rows in range(1, 10):
+            for columns in (1, 2, 3, 9):
+                x = torch.randn(rows, columns)
+                assert torch.equal(package(x), model(x))
+
+
+@pytest.mark.row("S:A13", "S:T13")
+@pytest.mark.parametrize(("forward", "words"), PARTS.values(), ids=PARTS)
+def test_saved_parts_of_few_elements_are_refused(forward, words):
+    model = type("Model", (nn.Module,), {"forward": forward})()
+    n = Dim("n", min=1, max=32)
+    saved = torch.export.export(model, (X,), dynamic_shapes={"x": {0: n, 1: n}})
+    with pytest.raises(TraceError, match=rf"{words}.*, where \w+=1\.(.|\n)*from 2 on"):
+        aotpack.compile(saved, (X,), target="interpreter")
 
 
 @pytest.mark.row("S:A13", "S:T13")
@@ -238,10 +264,12 @@ def test_examples_of_equal_numbers(trace_function, example, low):
         trace_function(forward, example, dynamic_shapes=shapes)
 
 
-def test_a_slice_of_several_sizes(trace_function):
+def test_a_slice_of_several_sizes_of_a_saved_program():
+    model = type("Model", (nn.Module,), {"forward": lambda self, x: x.reshape(-1)[:3]})()
     shapes = {"x": {0: Dim("a", min=1, max=12), 1: Dim("b", min=2, max=24)}}
-    with pytest.raises(TraceError, match=r"slice.Tensor gives \[2\], .*, where a_?=1, b_?=2"):
-        trace_function(lambda self, x: x.reshape(-1)[:3], torch.randn(4, 6), dynamic_shapes=shapes)
+    saved = torch.export.export(model, (torch.randn(4, 6),), dynamic_shapes=shapes)
+    with pytest.raises(TraceError, match=r"slice.Tensor gives \[2\], .*, where \w+=1, \w+=2"):
+        aotpack.compile(saved, (torch.randn(4, 6),), target="interpreter")
 
 
 def test_branches_that_agree_are_accepted(trace_function):

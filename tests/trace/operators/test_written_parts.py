@@ -1,4 +1,4 @@
-"""Parts of dynamic lengths that are written to: right where a length is 1 or 0, too."""
+"""Parts of dynamic lengths that are written to, or read: right where a length is 1 or 0, too."""
 
 from collections.abc import Callable
 from itertools import product
@@ -24,6 +24,17 @@ class Written(nn.Module):
         y = x.clone()
         found = self.write(y, x)
         return y if found is None else found
+
+
+class Read(nn.Module):
+    """A function of the input."""
+
+    def __init__(self, read: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.read = read
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.read(x)
 
 
 def last(y: Tensor, x: Tensor) -> None:
@@ -77,7 +88,37 @@ def diagonal(y: Tensor, x: Tensor) -> None:
     y.view(-1)[:: x.shape[1] + 1] = 9.0
 
 
+def columns_doubled(y: Tensor, x: Tensor) -> None:
+    y.t()[1:].mul_(2)
+
+
+def columns_filled(y: Tensor, x: Tensor) -> None:
+    y.permute(1, 0).narrow(0, 1, x.shape[1] - 1).masked_fill_(x.t()[1:] > 0, 2.0)
+
+
+def columns_summed(y: Tensor, x: Tensor) -> None:
+    y.t()[1:].cumsum_(0)
+
+
+def second(y: Tensor, x: Tensor) -> None:
+    y[:, 1:2].mul_(2)
+
+
+def last_two(y: Tensor, x: Tensor) -> None:
+    y[-2:] = 1.0
+
+
+def behind_the_third(y: Tensor, x: Tensor) -> None:
+    y[:, 3:] += 1
+
+
 WAYS = (
+    columns_doubled,
+    columns_filled,
+    columns_summed,
+    second,
+    last_two,
+    behind_the_third,
     diagonal,
     last,
     half,
@@ -139,11 +180,16 @@ def asks(y: Tensor, x: Tensor) -> Tensor:
     return y * (2.0 if y[:, 1:].is_contiguous() else 3.0)
 
 
+def greatest(y: Tensor, x: Tensor) -> Tensor:
+    return y.t()[1:].max(0)[0]
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
         (longer, "expand|size|shape"),
         (repeated, "more than one element of the written-to tensor refers to a single memory"),
+        (greatest, r"needs n_ - 1 >= 1, which does not hold for n_=1"),
         (asks, "gives another function than the model|holds only for sizes"),
     ],
 )
@@ -154,4 +200,43 @@ def test_writes_that_differ_by_size_are_refused(
     with pytest.raises(TraceError, match=words):
         aotpack.compile(
             Written(write), (torch.randn(6, 5),), dynamic_shapes=shapes, target="interpreter"
+        )
+
+
+READ: dict[str, Callable[[Tensor], Tensor]] = {
+    "all": lambda x: x[:, 1:].flatten(),
+    "all of both": lambda x: x[1:, 1:].reshape(-1),
+    "of a transposed view": lambda x: x[:-1].t().flatten(),
+    "of constant ends": lambda x: torch.cat([x[:, 1:3].flatten(), x[:, 3:].flatten() * 2]),
+    "rows": lambda x: x[1:].reshape(-1, x.shape[1]),
+    "sum": lambda x: x[:, 1:].sum(1) + x[:, 1:].flatten().sum(),
+    "mean": lambda x: x[:, 1:].mean(1),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_parts_without_elements_are_read(name: str) -> None:
+    model, given = Read(READ[name]), (torch.randn(6, 5),)
+    shapes = ({axis: Dim(size, min=1, max=40) for axis, size in enumerate("mn")},)
+    with aotpack.compile(model, given, dynamic_shapes=shapes, target="interpreter") as package:
+        for shape in product((1, 2, 3, 40), (1, 2, 3, 4, 7)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(package(x), model(x), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        (lambda x: x[:, 1:].reshape(-1, x.shape[1] - 1), r"unspecified dimension size -1"),
+        (lambda x: x[1:].flatten().argmax(), r"those where\n *\(n\*\(\(-1\) \+ m\)\) != 0"),
+        (lambda x: x if x[1:].numel() == 0 else x * 2, r"those where\n *\(n\*.* != 0"),
+    ],
+)
+def test_parts_without_elements_of_which_more_is_asked_are_refused(
+    read: Callable[[Tensor], Tensor], words: str
+) -> None:
+    shapes = ({axis: Dim(size, min=1, max=40) for axis, size in enumerate("mn")},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(
+            Read(read), (torch.randn(6, 5),), dynamic_shapes=shapes, target="interpreter"
         )
