@@ -63,6 +63,7 @@ from aotpack.trace.operators.modes import (
     WithoutKeywords,
     WithoutStreams,
     export_anew,
+    in_bodies,
     recorded_helpers,
 )
 from aotpack.trace.operators.recurrent import RecurrentLoops
@@ -292,7 +293,7 @@ def _leave_levels(depth: int) -> None:
 def replaced_functions() -> Iterator[None]:
     """Inside the block, functions that export cannot take are others that give the same."""
     with (
-        WithoutDataChecks(),
+        in_bodies(WithoutDataChecks),
         WithoutStreams(),
         WithoutKeywords(),
         OnHost(),

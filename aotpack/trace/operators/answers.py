@@ -121,7 +121,7 @@ def _quantile(
     """NaN if the row has one."""
     values = _sorted(input, dim)
     last = values.shape[-1] - 1
-    share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
+    share = _tensor(q, input)
     has_nan = values.isnan().any(-1, keepdim=True)
     rank = torch.where(has_nan, 1, share.reshape(-1)) * last
     return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
@@ -137,10 +137,17 @@ def _nanquantile(
 ) -> torch.Tensor:
     """The quantile of the elements that are not NaN."""
     values = _sorted(input, dim)
-    share = torch.as_tensor(q, dtype=input.dtype, device=input.device)
+    share = _tensor(q, input)
     count = (~values.isnan()).sum(-1, keepdim=True)
     rank = (share.reshape(-1) * (count - 1)).clamp(min=0)
     return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
+
+
+def _tensor(number: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
+    """A number as a tensor, without a constant: bodies of branches have none."""
+    if isinstance(number, torch.Tensor):
+        return number.to(like)
+    return torch.full((), number, dtype=like.dtype, device=like.device)
 
 
 def _sorted(input: torch.Tensor, dim: int | None) -> torch.Tensor:

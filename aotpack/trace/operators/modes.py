@@ -81,6 +81,22 @@ def _package(file: str) -> str | None:
     return file.replace("\\", "/").partition("site-packages/")[2].partition("/")[0]
 
 
+@contextmanager
+def in_bodies(mode: Callable[[], TorchFunctionMode]) -> Iterator[None]:
+    """Inside the block, a mode is in force, also where torch reads bodies of branches and loops."""
+
+    def make(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def run_node(*given: Any) -> Any:
+            with AlsoInside(mode):
+                return plain(*given)
+
+        return run_node
+
+    dynamo = importlib.import_module("torch._dynamo.utils")
+    with patched(dynamo, "run_node", make), AlsoInside(mode):
+        yield
+
+
 class WithoutStreams(TorchFunctionMode):
     """Inside the block, functions that order streams (torch.cuda.stream, wait_stream) do nothing.
 
