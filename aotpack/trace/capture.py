@@ -31,7 +31,7 @@ from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
-from aotpack.trace.diagnostics.derived import drop_assumed
+from aotpack.trace.diagnostics.derived import drop_assumed, with_names
 from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
 from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.diagnostics.roundings import check_roundings
@@ -231,7 +231,7 @@ def _assume_again(decomposed: ExportedProgram, program: ExportedProgram) -> None
         both[1].update({ASSUMED: ()} if ASSUMED in both[0] else {})
         return
     if refused := drop_assumed(decomposed, ()):
-        shown = " and ".join(map(str, refused))
+        shown = " and ".join(with_names(program, one) for one in refused)
         raise UnsupportedError(
             f"torch decomposes an operator for sizes alone where {shown}; give the dimensions "
             "ranges where this holds"

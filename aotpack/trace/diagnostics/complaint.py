@@ -142,6 +142,10 @@ def condensed(
 ) -> str:
     """torch's message, condensed; the ``log`` and lines that ``assigned`` buffers may tell more."""
     log = log or ConditionLog()
+    return log.with_sizes(_condensed(error, log, assigned))
+
+
+def _condensed(error: BaseException, log: ConditionLog, assigned: Iterable[str]) -> str:
     text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic".', "")
     place = _place(error)
     if "is missing nn_module_stack metadata" in text:  # a copy that torch.export adds

@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 
 from torch._guards import TracingContext
 
-from aotpack.trace.diagnostics.multiples import Declared, fixed_sizes, multiple_of, told
+from aotpack.trace.diagnostics.multiples import (
+    Declared,
+    equal_sizes,
+    fixed_sizes,
+    multiple_of,
+    told,
+)
 from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 _MARK = "[guard added]"
 _READ = "create_unbacked"
+_SIZE_READ = "create_symbol"
 _DIM = re.compile(r"(\w+) = (L(?:\[[^\]]+\])+\.size\(\)\[\d+\])")
 _SIZE = re.compile(r"L\['(\w+)'\]((?:\[[^\]]+\])*)\.size\(\)\[(\d+)\]")
 _FORMS = (
@@ -30,6 +37,7 @@ _FORMS = (
     ),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
+_SYMBOL = re.compile(r"(?<![\w.])s\d+(?!\w)")
 _SOLVED = re.compile(r"\.?Specializations unexpectedly required.*\n *- solving the guards .*")
 _FIX = re.compile(r" *((\w+) = .*)")  # of a size that has a name
 _RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
@@ -58,6 +66,11 @@ _COUNTED = (
     " A size that data decide is k = n.item(), not int(n), with torch._check(k <= x.shape[0]) for "
     "its range."
 )
+_OF_FLOAT = ("the integer TruncToInt(", "the integer FloorToInt(", "the integer CeilToInt(")
+_ROUNDED = (
+    " int(x.max().item()) as a factor is x.max().trunc(), which stays a tensor; as a size it is "
+    "k = x.max().long().item(), with torch._check(k <= x.shape[0]) for its range."
+)
 _AT_AN_INDEX = re.compile(r"\]\s*[-+*/]?=(?!=)")
 _WRITES = (
     "Accepted in its place is an index that stays a tensor: x.index_copy_(0, n.reshape(1), "
@@ -71,13 +84,23 @@ class ConditionLog:
     """The user's lines in order: those with conditions, and the read of each symbol.
 
     ``operators`` are those that divide a size, by their names in torch; "" where none is known.
-    ``fixing`` are those for which a size is a number, by that number.
+    ``fixing`` are those for which a size is a number, by that number. ``sizes`` are torch's words
+    for sizes of inputs, by its symbols.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
     operators: dict[str, None] = field(default_factory=dict)
     fixing: dict[str, dict[str, None]] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+
+    def with_sizes(self, text: str) -> str:
+        """A text in which ``x.shape[0]`` stands for torch's symbol of that size."""
+
+        def named(match: re.Match[str]) -> str:
+            return shown_size(self.sizes.get(match[0], "")) or match[0]
+
+        return _SYMBOL.sub(named, text)
 
 
 class _Lines(logging.Handler):
@@ -89,6 +112,8 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
+        if str(record.msg).startswith(_SIZE_READ) and isinstance(record.args, tuple):
+            self._log.sizes[str(record.args[0])] = str(record.args[2])
         symbol = _symbol_read(record)
         if symbol is None and _MARK not in str(record.msg):
             return
@@ -157,7 +182,10 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     if _IS_EMPTY.fullmatch(what):
         rows.append("an operator of the line asks whether a tensor has no elements")
     accepted = _ALTERNATIVES
-    if what.startswith("the integer"):
+    if what.startswith(_OF_FLOAT):
+        rows[0] = _DATA_DEPENDENT.format("an integer that is made of a float")
+        accepted = _ALTERNATIVES + _ROUNDED
+    elif what.startswith("the integer"):
         is_write = any(map(_AT_AN_INDEX.search, place))
         accepted = _WRITES if is_write else _ALTERNATIVES + _COUNTED
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
@@ -182,7 +210,10 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         for size in sizes
         if multiple_of(size.name, conditions) or size.limited(conditions)
     ]
-    known += [*fixed_sizes(conditions)]
+    known += [
+        *fixed_sizes(conditions),
+        *(name for pair in equal_sizes(conditions) for name in pair),
+    ]
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""
@@ -213,6 +244,12 @@ def _declared(name: str, place: str, message: str) -> Declared:
     bounds = re.search(_RANGE.format(name), message)
     low, high = [int(end) if end else None for end in (bounds.groups() if bounds else ("", ""))]
     return Declared(name, *place_of(place), low, high)
+
+
+def shown_size(words: str) -> str | None:
+    """``x.shape[0]`` of torch's words for a size of an input; None for other words."""
+    found = _SIZE.fullmatch(words)
+    return "{}{}.shape[{}]".format(*found.groups()) if found else None
 
 
 def place_of(size: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from aotpack.errors import TraceError
 from aotpack.trace.diagnostics.assumed import ASSUMED, fails_near, may_assume
 from aotpack.trace.diagnostics.branches import Branch
-from aotpack.trace.diagnostics.conditions import place_of
+from aotpack.trace.diagnostics.conditions import place_of, shown_size
 from aotpack.trace.diagnostics.evaluated import DIVISIONS, Values, evaluated, holds_for
 from aotpack.trace.diagnostics.multiples import Declared
 
@@ -36,7 +36,7 @@ def drop_derived(program: ExportedProgram) -> list[str]:
     conditions, open_ones = _asserted(program)
     if not open_ones:
         _drop(program, conditions)
-    return [*map(str, open_ones)]
+    return [with_names(program, one) for one in open_ones]
 
 
 def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) -> list[Any]:
@@ -129,13 +129,23 @@ def only_some(program: ExportedProgram, conditions: Collection[Any]) -> OnlySome
 
 
 def with_names(program: ExportedProgram, size: Any) -> str:
-    """A size of a program with the names that its symbols were declared by, if they were."""
-    if not isinstance(size, torch.SymInt):
+    """A size of a program, or a condition, with the names of the sizes of its inputs."""
+    expression = size.node.expr if isinstance(size, torch.SymInt) else size
+    if not isinstance(expression, sympy.Basic):
         return str(size)
-    expression = size.node.expr
-    known = {symbol: _declared(program, symbol) for symbol in expression.free_symbols}
-    names = {symbol: sympy.Symbol(one.name) for symbol, one in known.items() if one is not None}
-    return str(expression.xreplace(names))
+    found = {symbol: _name(program, symbol) for symbol in expression.free_symbols}
+    names = {symbol: sympy.Symbol(name, integer=True) for symbol, name in found.items() if name}
+    named = expression.xreplace(names)
+    return PythonPrinter().doprint(named) if isinstance(named, sympy.Rel) else str(named)
+
+
+def _name(program: ExportedProgram, symbol: sympy.Symbol) -> str | None:
+    """The name that a size was declared by, else its place, such as ``x.shape[0]``."""
+    for environment in _environments(program.graph):
+        for source in environment.var_to_sources.get(symbol, ()):
+            declared = environment.source_name_to_debug_name.get(source.name)
+            return declared or shown_size(source.name)
+    return None
 
 
 def _declared(program: ExportedProgram, symbol: sympy.Symbol) -> Declared | None:

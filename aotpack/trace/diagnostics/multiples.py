@@ -14,6 +14,7 @@ _PLAIN = (
 )  # fmt: skip
 _WORDS = (ast.Is, ast.IsNot)  # ``n is 8`` of a complaint
 _IS_NUMBER = re.compile(r"\w+ is \d+")
+_IS_EQUAL = re.compile(r"([^\W\d]\w*) (?:is|==) ([^\W\d]\w*)")
 _CALLED = {
     "min": min,
     "max": max,
@@ -176,6 +177,7 @@ def told(
     ]
     rows = [*asked, *(one + conditions[one] for one in others), *places]
     rows += [f"at {line}" for line in lines]
+    remedies += [f"one Dim for {' and '.join(pair)}" for pair in equal_sizes(conditions)]
     return (
         "\n  ".join(rows) + f"\n{_advice(remedies, fixed)}" + _hint("\n".join([*rows, *conditions]))
     )
@@ -190,6 +192,12 @@ def _hint(text: str) -> str:
 def fixed_sizes(conditions: Iterable[str]) -> dict[str, str]:
     """The numbers that sizes are, by the names of these: of ``n is 8`` of a complaint."""
     return dict(one.split(" is ") for one in conditions if _IS_NUMBER.fullmatch(one))
+
+
+def equal_sizes(conditions: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of sizes that are one: of ``rows is batch`` of a complaint."""
+    found = filter(None, map(_IS_EQUAL.fullmatch, conditions))
+    return [(one[1], one[2]) for one in found]
 
 
 def _advice(remedies: Collection[str], fixed: Mapping[str, str]) -> str:

@@ -66,7 +66,7 @@ def test_what_a_program_asserts_holds_or_is_refused(*, most: int, is_right: bool
         x = torch.randn(1, 2, 1002, 6)
         assert torch.equal(model(x), Rare()(x))
     else:
-        with pytest.raises(TraceError, match=r"the program asserts Ne\(s\d+, 1003\)"):
+        with pytest.raises(TraceError, match="the program asserts h != 1003"):
             aotpack.compile(program, given, target="interpreter")
 
 
