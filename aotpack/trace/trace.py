@@ -37,7 +37,7 @@ from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.inputs import check_arrays, given_example
 from aotpack.trace.host.program_inputs import check_program_inputs
 from aotpack.trace.host.turns import one_at_a_time
-from aotpack.trace.host.values import check_values, without_values
+from aotpack.trace.host.values import check_results, check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.subclasses import with_plain_weights
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
@@ -231,6 +231,8 @@ def _graph(
     check_collectives(exported, name)
     in_order = in_program_order(exported, *example)
     absent = without_values(name, exported, in_order, copies, needs_weights=options.needs_weights)
+    if not absent:
+        check_results(name, exported)
     runs = not absent and not launches_kernels(exported)
     check_lowerings(exported, in_order if runs else None, name)
     program = with_bytes(decompose(exported, name=name, whole=options.whole, triton=options.triton))

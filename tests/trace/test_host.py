@@ -240,3 +240,22 @@ def test_constants_without_values_are_refused() -> None:
 def test_attributes_that_are_not_read_may_be_anything(plain: Any) -> None:
     package = aotpack.compile(Plain(plain, is_read=False), (X,), target="cpu")
     torch.testing.assert_close(package(X), X + 1)
+
+
+@pytest.mark.parametrize("length", [lambda x: 5, lambda x: x.shape[1]])
+def test_a_result_on_meta_is_refused(trace_function, length):
+    """Its size may be used."""
+    shapes = {"x": {1: torch.export.Dim("width", min=2, max=9)}}
+    options = {"device": "meta"}
+    given = torch.randn(3, 5)
+    assert trace_function(
+        lambda self, x: x * torch.linspace(0, 1, length(x), **options).shape[0],
+        given,
+        dynamic_shapes=shapes,
+    )
+    with pytest.raises(TraceError, match=r"returns a tensor of \[(5|width)\] on meta.*\n  at .*"):
+        trace_function(
+            lambda self, x: (x, torch.linspace(0, 1, length(x), **options)),
+            given,
+            dynamic_shapes=shapes,
+        )

@@ -11,9 +11,11 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.trace.changes import named_tensors
+from aotpack.trace.diagnostics.derived import with_names
 from aotpack.trace.host.copies import PLAIN, HostCopies
 from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.operators.state import held
+from aotpack.trace.source import source_of
 
 _SHOWN = 5
 
@@ -134,3 +136,19 @@ def without_values(
     inputs = {f"input {number}": leaf for number, leaf in enumerate(leaves)}
     absent = [*weights, *copies.without_values(inputs)]
     return f"{shown(absent[:1])} and others on meta have no values" if absent else ""
+
+
+def check_results(name: str, program: ExportedProgram) -> None:
+    """Refuse a result that forward makes on meta, where nothing else is."""
+    (output,) = program.graph.find_nodes(op="output")
+    for node in output.all_input_nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.is_meta:
+            source = source_of(node)
+            place = f"\n  at {source}" if source else ""
+            shape = ", ".join(with_names(program, size) for size in value.shape)
+            raise TraceError(
+                f"tracing {name}: forward returns a tensor of [{shape}] on meta, which "
+                "has a size and no values; return its size, or make it without device='meta'"
+                f"{place}"
+            )

@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
-from aotpack.trace.operators.any_length import OF_ANY_LENGTH
+from aotpack.trace.operators.any_length import OF_ANY_LENGTH, WITH_OUT
 from aotpack.trace.operators.quantized.fake_codes import FUNCTIONS
 
 _Function = Callable[..., Any]
@@ -44,7 +44,8 @@ class WithoutDataChecks(TorchFunctionMode):
     ) -> Any:
         given = kwargs or {}
         replacement = _REPLACEMENTS.get(func)
-        if replacement is None or given.get("out") is not None:
+        has_out = given.get("out") is not None and func not in WITH_OUT
+        if replacement is None or has_out:
             return func(*args, **given)
         return replacement(*args, **given)
 

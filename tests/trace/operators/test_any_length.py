@@ -82,6 +82,10 @@ OF_TWO: dict[str, Callable[[torch.Tensor], Any]] = {
     "affine_grid": lambda x: F.affine_grid(THETA, [2, 1, *x.shape], align_corners=False),
     "affine_grid, corners": lambda x: F.affine_grid(THETA, [2, 1, *x.shape], align_corners=True),
     "chunk": lambda x: (*x.chunk(2, 1), *torch.chunk(x, 2)),
+    "chunk of a multiple": lambda x: (
+        *torch.cat([x, x, x], 1).chunk(3, -1),
+        *x.repeat(4, 1).chunk(4),
+    ),
     "tensor_split": lambda x: (*x.tensor_split(3, 1), *torch.tensor_split(x, 2)),
     "fftfreq": lambda x: (torch.fft.fftfreq(x.shape[1]), torch.fft.fftfreq(x.shape[0], 0.3)),
     "rfftfreq": lambda x: (
@@ -134,8 +138,16 @@ def test_sizes_for_which_torch_differs_are_refused(function: Any, words: str) ->
         )
 
 
+def written(function: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    found = torch.empty(x.shape[0], dtype=torch.float64)
+    function(0, 2, steps=x.shape[0], out=found)
+    return found * 2
+
+
 FROM_ONE: dict[str, Callable[[torch.Tensor], Any]] = {
     "linspace": lambda x: (torch.linspace(-1, 1, x.shape[0]), torch.linspace(2, 0, x.shape[0] - 1)),
+    "linspace, written": lambda x: written(torch.linspace, x),
+    "logspace, written": lambda x: written(torch.logspace, x),
     "linspace to a size": lambda x: torch.linspace(0, x.shape[0] - 1, steps=2 * x.shape[0]),
     "linspace of integers": lambda x: torch.linspace(-3.7, 9.2, x.shape[0], dtype=torch.int64),
     "linspace of tensors": lambda x: torch.linspace(x[0], 3, x.shape[0], dtype=torch.float64),

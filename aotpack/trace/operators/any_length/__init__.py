@@ -7,6 +7,7 @@
 from aotpack.trace.operators.any_length.functions import OF_ANY_LENGTH as OF_ANY_LENGTH
 from aotpack.trace.operators.any_length.functions import affine_points as affine_points
 from aotpack.trace.operators.any_length.ranges import WINDOWS as WINDOWS
+from aotpack.trace.operators.any_length.ranges import WITH_OUT as WITH_OUT
 from aotpack.trace.operators.any_length.ranges import counted as counted
 from aotpack.trace.operators.any_length.ranges import frequencies as frequencies
 from aotpack.trace.operators.any_length.ranges import half_frequencies as half_frequencies

@@ -19,10 +19,15 @@ _torch_combinations: _Function = torch.combinations
 
 
 def _chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
-    """Two chunks are halves; the count of more depends on the size."""
-    if chunks != 2 or not isinstance(input.shape[dim], torch.SymInt):
+    """Two chunks are halves; how many more there are is known of a multiple of their number."""
+    size = input.shape[dim]
+    if not isinstance(size, torch.SymInt) or chunks < 1:
         return _torch_chunk(input, chunks, dim)
-    return _between(input, dim, [0, (input.shape[dim] + 1) // 2, input.shape[dim]])
+    if chunks == 2:
+        return _between(input, dim, [0, (size + 1) // 2, size])
+    if not statically_known_true(size % chunks == 0):
+        return _torch_chunk(input, chunks, dim)
+    return _between(input, dim, [*(n * (size // chunks) for n in range(chunks)), size])
 
 
 def _tensor_split(input: torch.Tensor, *given: Any, dim: int = 0, **named: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.errors import TraceError
 
@@ -41,12 +42,27 @@ def counted(length: int, options: Mapping[str, Any]) -> torch.Tensor:
     return torch.arange(length, dtype=dtype, device=options.get("device"))
 
 
+def _with_out(plain: _Function, made: _Function) -> _Function:
+    """A function that takes ``out`` too: values are copied into one of their length."""
+
+    def written(*given: Any, out: torch.Tensor | None = None, **options: Any) -> Any:
+        if out is None:
+            return made(*given, **options)
+        steps = options["steps"] if "steps" in options else given[2]
+        if not isinstance(steps, torch.SymInt) or not statically_known_true(out.numel() == steps):
+            return plain(*given, out=out, **options)  # which may give it another length
+        return out.copy_(made(*given, **{**options, "dtype": out.dtype, "device": out.device}))
+
+    return written
+
+
 def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
     if not isinstance(steps, torch.SymInt):
         return _torch_linspace(start, end, steps, **options)
     result = _real_type("linspace", start, end, options)
     first, last = _end(start, result), _end(end, result)
-    return torch.where(_is_single(steps), first, _spaced(first, last, steps)).to(result)
+    found = torch.where(_is_single(steps), first, _spaced(first, last, steps))
+    return found.to(options.get("device"), result)
 
 
 def _logspace(start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any) -> Any:
@@ -57,7 +73,7 @@ def _logspace(start: Any, end: Any, steps: Any, base: float = 10.0, **options: A
     first, last = (_end(one, result).double() for one in (start, end))
     alone = _end(start, torch.float64)
     powers = torch.where(_is_single(steps), alone, _spaced(first, last, steps))
-    return torch.pow(base, powers).to(result)
+    return torch.pow(base, powers).to(options.get("device"), result)
 
 
 def _real_type(name: str, start: Any, end: Any, options: Mapping[str, Any]) -> torch.dtype:
@@ -156,7 +172,10 @@ def _of_any_length(name: str) -> _Function:
 RANGES: Mapping[_Function, _Function] = {
     torch.fft.fftfreq: _fftfreq,
     torch.fft.rfftfreq: _rfftfreq,
-    torch.linspace: _linspace,
-    torch.logspace: _logspace,
+    torch.linspace: _with_out(_torch_linspace, _linspace),
+    torch.logspace: _with_out(_torch_logspace, _logspace),
     **{getattr(torch, name): _of_any_length(name) for name in WINDOWS},
 }
+
+WITH_OUT = frozenset({torch.linspace, torch.logspace})
+"""Those that take ``out``."""
