@@ -27,7 +27,7 @@ from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.importable import importable
 from aotpack.trace.methods import Method
 from aotpack.trace.quantize.checkpoints import GGUF
-from aotpack.trace.saved import load_program
+from aotpack.trace.saved import load_program, other_file
 from aotpack.trace.source import shown_frame
 
 _SHOWN_LINES = 4
@@ -72,6 +72,8 @@ def load_model(spec: str) -> Loaded:
         loaded = _from_namespace(module, attr, place.rpartition(".")[2], spec)
         defined = Path(module.__file__ or "")
         return replace(loaded, file=defined, sha256=_sha256(defined))
+    if told := other_file(path):
+        raise UsageError(f"MODEL {spec}: {told}")
     if path.suffix == ".gguf":
         raise UsageError(f"MODEL {spec}: {GGUF}")
     beside = [f"{place}{end}" for end in (".py", ".pt2") if Path(f"{place}{end}").is_file()]

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,18 @@ _GUARD_CALLS = {"size", "min", "max", "ceil", "floor", "trunc", "sqrt", "isnan"}
 _MOST_POWERS, _LARGEST_POWER = 16, 4  # in one size
 _FORCED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORBIDDING = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+
+_OF_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+_IN_A_FILE = (
+    "make the model in a file, model.py, with model and example_inputs, {}, and build that file"
+)
+_TORCHSCRIPT = "a TorchScript file has no module that torch.export takes; " + _IN_A_FILE.format(
+    "as the code that was scripted makes it"
+)
+_WEIGHTS = (
+    "it has weights, or a module that was pickled, and no example inputs; "
+    + _IN_A_FILE.format("where model.load_state_dict(torch.load(...)) reads it")
+)
 
 
 def load_program(path: Path) -> ExportedProgram:
@@ -257,3 +270,17 @@ def _has_plain_keywords(value: Any) -> bool:
         return all(_NAME.fullmatch(keyword) for keyword in keywords)
     except (LookupError, TypeError, ValueError):
         return False
+
+
+def other_file(path: Path) -> str | None:
+    """What a file that is no model file is, and what to do with it; None for other files."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {one.partition("/")[2] for one in archive.namelist()}
+    except (OSError, zipfile.BadZipFile):
+        return _WEIGHTS if path.suffix in _OF_WEIGHTS and path.is_file() else None
+    if any(name.startswith("code/") for name in names):
+        return _TORCHSCRIPT
+    if "archive_format" in names or any(name.startswith("models/") for name in names):
+        return f"it was written by torch.export.save; name it {path.stem}.pt2"
+    return _WEIGHTS if "data.pkl" in names else None

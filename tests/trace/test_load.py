@@ -179,6 +179,25 @@ def test_refuses_another_form(spec):
         load_model(spec)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("end", [".pt", ".pth", ".model"])
+def test_files_of_torch_are_told_apart(tmp_path, end):
+    model, path = torch.nn.Linear(2, 2), tmp_path / f"net{end}"
+    torch.save(model.state_dict(), path)
+    with pytest.raises(
+        UsageError, match="it has weights, or a module that was pickled, .*model.py"
+    ):
+        load_model(str(path))
+    torch.jit.script(model).save(path)
+    with pytest.raises(UsageError, match="a TorchScript file has no module .*model.py"):
+        load_model(str(path))
+    torch.export.save(torch.export.export(model, (torch.randn(3, 2),)), path)
+    with pytest.raises(UsageError, match="written by torch.export.save; name it net.pt2"):
+        load_model(str(path))
+    path.rename(tmp_path / "net.pt2")
+    assert load_model(str(tmp_path / "net.pt2")).name == "net"
+
+
 @pytest.mark.parametrize("end", [".py", ".pt2", ".txt"])
 def test_a_forgotten_ending_is_named_where_there_is_such_a_file(tmp_path, end):
     (tmp_path / f"net{end}").touch()
