@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from aotpack.cli import main
 from aotpack.commands import doctor
@@ -338,6 +339,20 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
         assert main([*check, "--weights", str(elsewhere)]) == 0
         code, error = failed(capsys, *check, "--weights", str(beside))
         assert code == 1 and "No such file" in error
+
+
+def test_a_wheel_has_the_weights_of_its_build(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same, other = tmp_path / "same.safetensors", tmp_path / "other.safetensors"
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith("/weights.safetensors"))
+        same.write_bytes(archive.read(name))
+    save_file(load_file(same), other, metadata={"made": "by hand"})
+    check = ["verify", str(wheel), "--device", "interpreter", "--weights"]
+    assert main([*check, str(same)]) == 0
+    code, error = failed(capsys, *check, str(other))
+    assert code == 1 and f"{other} is another file than that of the build: " in error
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.98])

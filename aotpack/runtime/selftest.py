@@ -223,7 +223,8 @@ def check_weights(manifest: Manifest, given: Path | None) -> None:
         raise unreadable(path, error) from None
     if digest != manifest.weights_sha256:
         raise VerifyError(
-            f"verifying {manifest.signature.name}: {path} has sha256 {digest[:16]}..., "
-            f"the build recorded {manifest.weights_sha256[:16]}... The file is damaged or of "
-            "another model; copy it again."
+            f"verifying {manifest.signature.name}: {path} is another file than that of the build: "
+            f"it has sha256 {digest[:16]}..., recorded is {manifest.weights_sha256[:16]}... A copy "
+            "of that file is damaged, so copy it again; other weights, or the same in another "
+            "file, are verified in a package that was built with them."
         )
