@@ -18,9 +18,8 @@ from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assu
 from aotpack.trace.diagnostics.guards import are_declared, guards_of
 
 _ATTEMPT = "which attempt of torch.export"  # in the meta of a graph module
-PLAIN, OBLIVIOUS, ASSERTING = range(
-    3
-)  # as torch does; no size is 2 or more; what is asked is noted
+PLAIN, OBLIVIOUS, ASSERTING = range(3)
+"""As torch does; without taking a size for 2 or more; so, and what torch asks is asserted."""
 Export: TypeAlias = Callable[..., ExportedProgram]
 
 
