@@ -36,7 +36,7 @@ def read_chunks(
     """Give every chunk of a file to ``use``, on any thread; with ``digests``, checked before.
 
     ``identity`` is that of the file whose header was read: offsets of one file mean nothing in
-    another. Each thread reads into its own piece of ``memory``, while others may wait for theirs.
+    another. All threads read into one piece of ``memory``.
     """
     try:
         with open(path, "rb", buffering=0, opener=open_at_once) as file:
@@ -53,8 +53,10 @@ def read_chunks(
                     f"reading {path}: it has {size:,} bytes, the build recorded {len(digests)} "
                     f"chunks of {CHUNK:,}. {_REMEDY}"
                 )
-            threads = max(1, min(count, _MOST_THREADS, _processors()))
-            _Reader(path, file.fileno(), size, digests, use, memory).run(count, threads)
+            threads, longest = max(1, min(count, _MOST_THREADS, _processors())), min(CHUNK, size)
+            whole = memory(threads * longest)
+            buffers = [whole[n * longest :][:longest] for n in range(threads)]
+            _Reader(path, file.fileno(), size, digests, use).run(count, buffers)
     except OSError as error:
         raise WeightError(f"reading {path}: {error.strerror}; check the path") from None
 
@@ -66,32 +68,27 @@ class _Reader:
     """The threads of one reading; the first error stops all."""
 
     def __init__(
-        self,
-        path: Path,
-        number: int,
-        size: int,
-        digests: Sequence[str],
-        use: Use,
-        memory: Memory,
+        self, path: Path, number: int, size: int, digests: Sequence[str], use: Use
     ) -> None:
         self._path, self._number, self._size = path, number, size
-        self._digests, self._use, self._memory = digests, use, memory
+        self._digests, self._use = digests, use
         self._waiting: Iterator[int] = iter(())  # chunks; threads take them in turn
         self._errors: list[BaseException] = []
 
-    def run(self, count: int, threads: int) -> None:
-        """Read ``count`` chunks with so many threads, of which the calling one is the last."""
+    def run(self, count: int, buffers: Sequence[Array]) -> None:
+        """Read ``count`` chunks, a thread for each buffer; the calling thread reads too."""
         self._waiting = iter(range(count))
-        others = [threading.Thread(target=self._work, daemon=True) for _ in range(threads - 1)]
+        own, *others = buffers
+        threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in others]
         started: list[threading.Thread] = []
         try:
-            for thread in others:
+            for thread in threads:
                 thread.start()
                 started.append(thread)
         except RuntimeError:  # the process may have no more threads: those that are there suffice
             pass
         try:
-            self._work()
+            self._work(own)
         finally:
             self._waiting = iter(())
             for thread in started:
@@ -99,17 +96,16 @@ class _Reader:
         if self._errors:
             raise self._errors[0]
 
-    def _work(self) -> None:
-        try:
-            buffer = self._memory(min(CHUNK, self._size))
-            while (index := next(self._waiting, None)) is not None:
-                chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
+    def _work(self, buffer: Array) -> None:
+        while (index := next(self._waiting, None)) is not None:
+            chunk = buffer[: min(CHUNK, self._size - index * CHUNK)]
+            try:
                 self._read(chunk, index * CHUNK)
                 self._check(chunk, index)
                 self._use(index * CHUNK, chunk)
-        except Exception as error:
-            self._waiting = iter(())
-            self._errors.append(error)
+            except Exception as error:
+                self._waiting = iter(())
+                self._errors.append(error)
 
     def _read(self, chunk: Array, begin: int) -> None:
         rest, at = chunk.data, begin
