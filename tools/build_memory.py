@@ -1,10 +1,11 @@
 """The host memory of a build, over the bytes of its weights.
 
     python -m tools.build_memory --layers 4 --hidden 2048 --weights sidecar
+    python -m tools.build_memory --layers 32 --hidden 4096 --vocabulary 128256           8B: 16 GB
 
-A Llama in bfloat16 with random weights, which are mapped from a safetensors file as checkpoints
+A Llama in bfloat16 with random weights, which are mapped from safetensors files as checkpoints
 are. A thread looks at the memory of the process while `aotpack.build` runs: "own" is what cannot be
-dropped, without the pages of the mapped file. The pages of the file are its bytes at most, so the
+dropped, without the pages of mapped files. The pages of the files are their bytes at most, so the
 build takes `(weights + own) / weights` times the weights. Workers that compile hold no weights.
 """
 
@@ -23,6 +24,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 import aotpack
+
+SHARD = 2 << 30  # bytes of a file, at least, but for the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,29 @@ def own_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def llama(config: LlamaConfig, file: Path | None) -> LlamaForCausalLM:
-    """The model, with weights of a file that is mapped, or without values on meta."""
+def shards(shapes: dict[str, torch.Size], folder: Path) -> Iterator[Path]:
+    """Files of random weights, each written before the next is drawn."""
+    drawn: dict[str, torch.Tensor] = {}
+    for number, (name, shape) in enumerate(shapes.items(), 1):
+        drawn[name] = torch.randn(shape, dtype=torch.bfloat16) * 0.02
+        if number == len(shapes) or sum(one.nbytes for one in drawn.values()) >= SHARD:
+            path = folder / f"model-{number}.safetensors"
+            save_file(drawn, path)
+            drawn.clear()
+            yield path
+
+
+def llama(config: LlamaConfig, folder: Path | None) -> LlamaForCausalLM:
+    """The model, with weights of files that are mapped, or without values on meta."""
     with torch.device("meta"):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
     model.model.rotary_emb = LlamaRotaryEmbedding(config)
-    if file is not None:
+    if folder is not None:
         shapes = {name: one.shape for name, one in model.state_dict().items()}
-        drawn = {n: torch.randn(s, dtype=torch.bfloat16) * 0.02 for n, s in shapes.items()}
-        save_file(drawn, file)
-        del drawn
-        model.load_state_dict(load_file(file), assign=True)
+        state: dict[str, torch.Tensor] = {}
+        for path in shards(shapes, folder):
+            state.update(load_file(path))
+        model.load_state_dict(state, assign=True)
     return model
 
 
@@ -85,7 +100,7 @@ def measured(config: LlamaConfig, weights: str, target: str) -> Used:
     """Build a wheel and look at the memory meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        model = llama(config, None if weights == "none" else place / "model.safetensors")
+        model = llama(config, None if weights == "none" else place)
         size = sum(one.numel() * 2 for one in model.state_dict().values())
         watch, begin = Watch(), time.perf_counter()
         with watch.looking():
