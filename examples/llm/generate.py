@@ -56,7 +56,7 @@ def stream(
 
 
 def check(slots: Slots | Pool, prompts: Sequence[Sequence[int]], tokens: int) -> None:
-    """Refuse prompts that the cache has no place for."""
+    """Refuse prompts that the cache has no place for, with the tokens that are to follow them."""
     if len(prompts) > slots.count:
         raise ValueError(
             f"{len(prompts)} prompts were given, and the cache of the package has {slots.count} "
@@ -70,6 +70,28 @@ def check(slots: Slots | Pool, prompts: Sequence[Sequence[int]], tokens: int) ->
             )
     if tokens < 1:
         raise ValueError(f"{tokens} tokens were asked for; 1 or more are accepted")
+    longest = max(map(len, prompts), default=1)
+    if longest + tokens - 1 > slots.capacity:
+        raise ValueError(
+            f"a prompt of {longest} tokens and {tokens} new ones were asked for, and a slot of the "
+            f"cache holds {slots.capacity}; ask for up to {slots.capacity - longest + 1} new "
+            "tokens, or build a package with longer slots"
+        )
+    if isinstance(slots, Pool):
+        _check_pages(slots, [*map(len, prompts)], tokens)
+
+
+def _check_pages(pool: Pool, lengths: Sequence[int], tokens: int) -> None:
+    """Refuse sequences that together need more pages than there are for them."""
+    needed = sum(-(-(length + tokens - 1) // pool.page) for length in lengths)
+    there = len(pool.unused) + sum(len(pool.tables[slot]) for slot in range(len(lengths)))
+    if needed > there:
+        raise ValueError(
+            f"{len(lengths)} prompts of {sum(lengths)} tokens in all and {tokens} new ones for "
+            f"each were asked for: they need {needed} pages of {pool.page} tokens, and there are "
+            f"{there}; ask for fewer tokens or fewer prompts at once, or build a package with more "
+            "pages"
+        )
 
 
 def _streamed(

@@ -79,7 +79,11 @@ class Pool:
                     "package with more pages"
                 )
             if not self.reserve(slot, more):
-                raise OutOfPages(f"{more} tokens of sequence {slot} need more than the pages left")
+                raise OutOfPages(
+                    f"{more} tokens of sequence {slot}, which holds {self.lengths[slot]}, need "
+                    f"more than the {len(self.unused)} pages left of {self.pages}; free a "
+                    "sequence, ask for fewer tokens, or build a package with more pages"
+                )
         longest = max(len(self.tables[slot]) for slot in slots)
         tables = [self.tables[slot] + [0] * (longest - len(self.tables[slot])) for slot in slots]
         return integers(tables), integers([self.lengths[slot] for slot in slots])

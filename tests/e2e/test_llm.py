@@ -138,7 +138,7 @@ def told(monkeypatch: Any, capsys: Any, *words: str) -> str:
         (["1,x"], "prompt '1,x' has 'x' for a token; numbers with commas between are accepted"),
         (["1,,2"], "prompt '1,,2' has '' for a token"),
         (["1," * 400 + "1"], "prompt 0 has 401 tokens; 1 to 319 are accepted"),
-        (["1,2", "--tokens", "400"], "slot 0 is full: the cache holds 319 tokens of each, and 320"),
+        (["1,2", "--tokens", "400"], "of 2 tokens and 400 new .* holds 319; ask for up to 318"),
         (["1,2", "--tokens", "0"], "0 tokens were asked for; 1 or more are accepted"),
         (["9" * 30], "generate.py: error: .* too large"),
     ],

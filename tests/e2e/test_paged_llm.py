@@ -84,10 +84,27 @@ def test_what_does_not_fit_is_refused(cache):
     cache.unused = cache.unused[:1]
     cache.prefill(1, [1] * 16)
     assert not cache.reserve(2, 1) and cache.reserve(1, 0)
-    with pytest.raises(pool.OutOfPages, match="1 tokens of sequence 1 need more"):
+    with pytest.raises(pool.OutOfPages, match="1 tokens of sequence 1, .* 0 pages left of 160;"):
         cache.decode({1: 5}, {})
     cache.free(1)
     assert cache.reserve(2, 16)
+
+
+def test_sequences_that_need_more_pages_than_there_are_are_refused_at_once(cache):
+    prompts = check_llm.prompts()
+    generate.check(cache, prompts, 256)  # as `tools/check_llm.py` asks by default
+    collected(cache, prompts[:2])
+    generate.check(cache, prompts, 256)  # whose slots are freed first
+    for slot in range(8, 15):
+        cache.reserve(slot, 48)
+    asked = r"8 prompts of 119 tokens in all and 256 new .* need 139 pages of 16 .* there are 139;"
+    generate.check(cache, prompts, 256)
+    cache.reserve(15, 1)
+    with pytest.raises(ValueError, match=asked.replace("are 139;", "are 138; ask for fewer")):
+        generate.stream(cache, prompts, 256)
+    assert cache.lengths[0] > 0  # nothing ran
+    with pytest.raises(ValueError, match="of 37 tokens and 285 .* a slot .* holds 320; .* to 284"):
+        generate.check(cache, prompts, 285)
 
 
 def served(cache: Any, prompts: list[list[int]], tokens: int = TOKENS) -> tuple[Any, list[Any]]:
