@@ -4,17 +4,20 @@ python examples/serve_llm/load.py http://127.0.0.1:8000 --clients 16 --requests 
 
 Each request is asked once alone first. Then all run from concurrent clients, every second one as a
 stream. At last the clients ask once more and leave in the middle. The exit code is 1 if an answer
-is lost or is another's, or if a request stays of a client that left. It needs no package.
+is lost or is another's, or if a request of a client that left is not cancelled. It needs no
+package.
 """
 
 import argparse
 import http.client
 import json
 import random
+import re
 import sys
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -123,21 +126,38 @@ def figures(url: str) -> dict[str, float]:
 
 
 def leave(url: str, clients: int) -> bool:
-    """Clients read the first piece of a long answer and leave; True if nothing of them stays."""
-    cancelled = 'llm_requests_total{reason="cancelled"}'
-    before, place = figures(url)[cancelled], urlsplit(url)
-    body = json.dumps({"prompt": "x", "max_tokens": 200, "stream": True})
-    for _ in range(clients):
-        connection = http.client.HTTPConnection(place.netloc, timeout=300)
-        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-        connection.getresponse().readline()
-        connection.close()
+    """Clients that ask at once leave at the first piece; True if each of them is cancelled."""
+    before = ended(figures(url))
+    with ThreadPoolExecutor(clients) as pool:
+        started = sum(pool.map(leaves_early, [url] * clients))
     until = time.monotonic() + 30
-    while (seen := figures(url))["llm_requests_running"] and time.monotonic() < until:
+    while sum((seen := ended(figures(url)) - before).values()) < started:
+        if time.monotonic() > until:
+            break
         time.sleep(0.01)
-    left, stay = seen[cancelled] - before, seen["llm_requests_running"]
-    print(f"{clients} clients left: {left:.0f} requests were cancelled, {stay:.0f} run")
-    return stay == 0
+    now, cancelled = figures(url), seen["cancelled"]
+    stay = sum(int(now[f"llm_requests_{where}"]) for where in ("running", "waiting"))
+    print(
+        f"{started} of {clients} clients left in an answer: {cancelled} requests were cancelled, "
+        f"{stay} stay"
+    )
+    return started == cancelled == clients and stay == 0
+
+
+def leaves_early(url: str) -> bool:
+    """Ask for a long answer and leave at its first piece; False if there is none."""
+    body = json.dumps({"prompt": "x", "max_tokens": 200, "stream": True})
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
+    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+    piece = connection.getresponse().readline()
+    connection.close()
+    return piece.startswith(b'data: {"id"')
+
+
+def ended(samples: dict[str, float]) -> Counter[str]:
+    """How many requests have ended, by the reason."""
+    found = (re.fullmatch(r'llm_requests_total\{reason="(.*)"\}', name) for name in samples)
+    return Counter({one[1]: int(samples[one[0]]) for one in found if one})
 
 
 def main() -> None:

@@ -63,12 +63,36 @@ def test_the_program_for_load_counts_answers_that_are_anothers(client, engine, c
     assert "whole answer: p50 " in told and "first piece: p50 " in told
     with slowed(engine.cache):
         assert load.leave(str(client.base_url), 6)
-    assert "6 clients left: 6 requests were cancelled, 0 run" in capsys.readouterr().out
+    wanted = "6 of 6 clients left in an answer: 6 requests were cancelled, 0 stay"
+    assert wanted in capsys.readouterr().out
     with serving(engine, Changing()) as other:
         assert not load.check(str(other.base_url), 24, 6, 4)
     assert "24 of 24 answers from 6 clients, 0 not" not in capsys.readouterr().out
     with pytest.raises(ConnectionError, match="status 400: .*a request needs a prompt"):
         load.Client(str(client.base_url)).ask({"prompt": "", "max_tokens": 1})
+
+
+def test_the_program_for_load_counts_clients_that_leave_and_are_not_cancelled(
+    client, engine, capsys, monkeypatch
+):
+    url, submit, together = str(client.base_url), engine.submit, []
+
+    def submitted(request: Any) -> None:
+        together.append(len(engine.running) + len(engine.waiting))
+        submit(request)
+
+    monkeypatch.setattr(engine, "submit", submitted)
+    with slowed(engine.cache):
+        assert load.leave(url, 6)
+    assert max(together) > 1  # they do not come one after another
+    capsys.readouterr()
+    monkeypatch.setattr(engine, "cancel", lambda *given: None)  # answers end by themselves
+    assert not load.leave(url, 4)
+    told = "4 of 4 clients left in an answer: 0 requests were cancelled, 0 stay"
+    assert told in capsys.readouterr().out
+    engine.close()
+    assert not load.leave(url, 4)
+    assert "0 of 4 clients left in an answer: 0 requests" in capsys.readouterr().out
 
 
 def asked(prompt: str, **options: Any) -> dict[str, Any]:
