@@ -32,7 +32,7 @@ from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
 from aotpack.trace.diagnostics.derived import drop_assumed, with_names
-from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept
+from aotpack.trace.diagnostics.kept_sizes import check_sizes_kept, fixed_sizes
 from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.diagnostics.roundings import check_roundings
 from aotpack.trace.host.copies import is_ready
@@ -196,6 +196,7 @@ def decompose(
     """The program without mutation; operators not in ``whole`` are decomposed."""
     _check(program, name)
     _separate_empty(program)
+    fixed = fixed_sizes(program)
     try:
         analysis = nullcontext() if triton is None else triton.analysis()
         with (
@@ -212,7 +213,7 @@ def decompose(
             distinct_names(program),
         ):
             decomposed = run_decompositions(program, whole)
-        check_sizes_kept(decomposed, program)
+        check_sizes_kept(decomposed, program, fixed)
         keep_counted_ranges(decomposed, program)
         log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
         decomposed.graph_module.meta[CONDITIONS] = log

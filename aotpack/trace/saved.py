@@ -120,10 +120,8 @@ def _check_pickle(path: Path, name: str, content: bytes) -> None:
     try:
         torch.load(io.BytesIO(content), weights_only=True)
     except Exception as error:
-        found = re.search(
-            r"GLOBAL (\S+)|[Uu]nsupported (?:class|operand|global).*?(\S+)", str(error)
-        )
-        what = f"names {found[1] or found[2]}" if found else "is no plain data"
+        found = re.search(r"(?:GLOBAL|[Uu]nsupported (?:class|operand):?) (\S+)", str(error))
+        what = f"names {found[1]}" if found else "is no plain data"
         raise _refusal(path, name, f"{what}, which only a full unpickling reads") from error
 
 
@@ -131,7 +129,8 @@ def _refusal(path: Path, member: str, fault: str) -> TraceError:
     return TraceError(
         f"loading {path}: {member} {fault}; a .pt2 is read without running anything in it. "
         "Accepted are graphs of operators, tensors, and example inputs of tensors, numbers and "
-        "text in tuples, lists and dicts. Save the program so, or give a model file (.py)."
+        "text in tuples, lists and dicts. Save the program so, or give a model file (.py) "
+        "that has the program itself."
     )
 
 

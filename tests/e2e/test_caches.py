@@ -4,6 +4,7 @@ The module of a decoder holds a static cache as state; `DynamoExporter` makes it
 results.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -155,18 +156,45 @@ def test_programs_of_modules_with_a_static_cache(recipe):
 # --- caches as arguments and results -------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def split(llama: PreTrainedModel) -> dict[str, torch.export.ExportedProgram]:
+def components(
+    llama: PreTrainedModel, config: DynamoConfig
+) -> dict[str, torch.export.ExportedProgram]:
     """Prefill and decode, as transformers exports them."""
     ids = torch.tensor([PROMPT])
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     how = GenerationConfig(
         do_sample=False, pad_token_id=0, cache_implementation="static", max_cache_len=LENGTH
     )
-    found = DynamoExporter().export_for_generation(
-        llama, given, DynamoConfig(), generation_config=how
-    )
+    found = DynamoExporter().export_for_generation(llama, given, config, generation_config=how)
     return {name: one.program for name, one in found.components.items()}
+
+
+@pytest.fixture(scope="module")
+def split(llama: PreTrainedModel) -> dict[str, torch.export.ExportedProgram]:
+    return components(llama, DynamoConfig())
+
+
+@pytest.fixture(scope="module")
+def any_length(llama: PreTrainedModel) -> dict[str, torch.export.ExportedProgram]:
+    return components(llama, DynamoConfig(dynamic=True))
+
+
+def generated(model: Any, prompt: list[int], cache: Any = None) -> list[int]:
+    """Greedy tokens of a package of such programs, whose cache is state or goes by the caller."""
+
+    def logits(call: Callable[..., Any], ids: list[int], place: int, **more: Any) -> int:
+        nonlocal cache
+        given = {} if cache is None else {"past_key_values": cache}
+        places = np.arange(place, place + len(ids))[None]
+        result = call(input_ids=np.array([ids]), position_ids=places, **given, **more)
+        cache = None if cache is None else result.past_key_values
+        return int(result.logits[0, -1].argmax())
+
+    found = [logits(model.prefill, prompt, 0)]
+    for place in range(len(prompt), len(prompt) + COUNT - 1):
+        seen = np.arange(LENGTH)[None, None, None] <= place
+        found.append(logits(model.decode, found[-1:], place, attention_mask=seen))
+    return found
 
 
 def test_a_cache_goes_from_result_to_argument(llama, split):
@@ -178,19 +206,7 @@ def test_a_cache_goes_from_result_to_argument(llama, split):
         "cumulative_length": np.zeros((), np.int64),
     }
     cache: Any = {"layers": [empty], "offloading": False}
-    result = model.prefill(
-        input_ids=np.array([PROMPT]), position_ids=np.arange(5)[None], past_key_values=cache
-    )
-    found = [int(result.logits[0, -1].argmax())]
-    for place in range(5, 4 + COUNT):
-        result = model.decode(
-            input_ids=np.array([found[-1:]]),
-            position_ids=np.array([[place]]),
-            attention_mask=np.arange(LENGTH)[None, None, None] <= place,
-            past_key_values=result.past_key_values,
-        )
-        found.append(int(result.logits[0, -1].argmax()))
-    assert found == eager(llama, PROMPT)
+    assert generated(model, PROMPT, cache) == eager(llama, PROMPT)
     with pytest.raises(AotpackError, match=r"layers\[0\].max_cache_len' is 17; .* traced with 16"):
         model.prefill(
             input_ids=np.array([PROMPT]),
@@ -207,18 +223,36 @@ def test_the_cache_of_these_programs_as_state(llama, split):
     for _ in range(2):
         start = {name: np.zeros_like(one.numpy()) for name, one in model.state.items()}
         model.bind_weights(start, strict=False)
-        result = model.prefill(input_ids=np.array([PROMPT]), position_ids=np.arange(5)[None])
-        found = [int(result.logits[0, -1].argmax())]
-        for place in range(5, 4 + COUNT):
-            result = model.decode(
-                input_ids=np.array([found[-1:]]),
-                position_ids=np.array([[place]]),
-                attention_mask=np.arange(LENGTH)[None, None, None] <= place,
-            )
-            found.append(int(result.logits[0, -1].argmax()))
-        assert found == eager(llama, PROMPT)
+        assert generated(model, PROMPT) == eager(llama, PROMPT)
     with pytest.raises(AotpackError, match="'past_key_values' is no input of the package"):
         model.decode(input_ids=np.array([[1]]), past_key_values={})
+
+
+@pytest.mark.parametrize("is_state", [False, True])
+def test_these_programs_of_any_length(llama, any_length, is_state):
+    """`dynamic=True` asks for all sizes; export fixes most of them, such as the heads' width."""
+    methods = {n: aotpack.Method(one, *one.example_inputs) for n, one in any_length.items()}
+    empty = copy.deepcopy((methods["prefill"].kwargs or {})["past_key_values"])
+    made = aotpack.with_state(methods, "past_key_values") if is_state else methods
+    model = aotpack.compile(made, target="cpu")
+    for prompt in PROMPT, PROMPT[1:4], PROMPT * 2:
+        if is_state:
+            start = {name: np.zeros_like(one.numpy()) for name, one in model.state.items()}
+            model.bind_weights(start, strict=False)
+        cache = None if is_state else copy.deepcopy(empty)
+        assert generated(model, prompt, cache) == eager(llama, prompt)
+    with pytest.raises(AotpackError, match="argument 'input_ids' makes .* 1 .* 2 to"):
+        generated(model, [7], None if is_state else copy.deepcopy(empty))
+
+
+def test_a_file_of_these_programs_is_refused(any_length, split, tmp_path):
+    for name, program in (*any_length.items(), *split.items()):
+        torch.export.save(program, tmp_path / f"{name}.pt2")
+        with pytest.raises(
+            TraceError,
+            match=r"names transformers.cache_utils.StaticCache, which .* a model file \(.py\)",
+        ):
+            load_model(str(tmp_path / f"{name}.pt2"))
 
 
 class Step(nn.Module):

@@ -165,7 +165,7 @@ def file_operator(overload: str) -> Callable[[Members, Path], None]:
 
 SYMBOL = "Symbol('s"
 EVIL: dict[str, tuple[Callable[[Members, Path], None], str]] = {
-    "example inputs": (examples, rf"{EXAMPLES} names \S+, which only a full unpickling reads"),
+    "example inputs": (examples, rf"{EXAMPLES} names \w[\w.]+, which only a full unpickling reads"),
     "weights": (weights, "with torch.export.load: .*Weights only load failed"),
     "an object": (object_, "opaque_obj_0 is a pickled object"),
     "native code": (native, "code.so is compiled code"),

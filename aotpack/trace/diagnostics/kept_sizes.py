@@ -13,17 +13,30 @@ from aotpack.errors import UnsupportedError
 from aotpack.trace.source import users_source_of
 
 
-def check_sizes_kept(decomposed: ExportedProgram, program: ExportedProgram) -> None:
-    """Raise ``UnsupportedError`` for a dynamic size of ``program`` that is a number by now."""
-    for name, tensor in _inputs(decomposed):
-        for axis, size in enumerate(tensor.shape):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_number:
-                raise UnsupportedError(
-                    f"dimension {axis} of argument '{name}' is dynamic, and torch replaces a "
-                    f"change in place by one for size {size} alone{_places(program.graph)}Make a "
-                    "new tensor instead of changing a view, or leave the dimension out of the "
-                    "dynamic shapes"
-                )
+def fixed_sizes(program: ExportedProgram) -> frozenset[tuple[str, int]]:
+    """Inputs and dimensions whose dynamic size is a number: a ``Dim.AUTO`` that export fixed."""
+    return frozenset(
+        (name, axis)
+        for name, tensor in _inputs(program)
+        for axis, size in enumerate(tensor.shape)
+        if isinstance(size, torch.SymInt) and size.node.expr.is_number
+    )
+
+
+def check_sizes_kept(
+    decomposed: ExportedProgram, program: ExportedProgram, fixed: frozenset[tuple[str, int]]
+) -> None:
+    """Raise ``UnsupportedError`` for a dynamic size of ``program`` that is a number by now.
+
+    Those of ``fixed`` were numbers before.
+    """
+    for name, axis in sorted(fixed_sizes(decomposed) - fixed):
+        size = dict(_inputs(decomposed))[name].shape[axis]
+        raise UnsupportedError(
+            f"dimension {axis} of argument '{name}' is dynamic, and torch replaces a change in "
+            f"place by one for size {size} alone{_places(program.graph)}Make a new tensor instead "
+            "of changing a view, or leave the dimension out of the dynamic shapes"
+        )
 
 
 def _inputs(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor]]:

@@ -27,6 +27,19 @@ def test_a_size_that_is_fixed_is_refused(trace_function):
     assert "y.unfold(1, 2, 2).add_(1)" in str(raised.value) and "size 8 alone" in str(raised.value)
 
 
+def of_eight(self, x):
+    y = x.clone()
+    y.add_(torch.ones(8))
+    return y
+
+
+def test_an_automatic_size_that_export_fixes_is_accepted(trace_function):
+    sizes = {0: Dim.AUTO, 1: Dim.AUTO}
+    traced = trace_function(of_eight, torch.randn(3, 8), dynamic_shapes=(sizes,))
+    (given,) = traced.graph.signature.inputs
+    assert [str(size) for size in given.shape] == ["x_size0", "8"]
+
+
 def test_it_is_built_for_one_size(trace_function):
     (given,) = trace_function(of_windows, torch.randn(2, 8)).graph.signature.inputs
     assert [str(size) for size in given.shape] == ["2", "8"]
