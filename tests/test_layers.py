@@ -54,7 +54,7 @@ ALLOWED = {
     },  # it sees every stage's product
     "options": BELOW | STAGES,
     "pipeline": BELOW | STAGES | {"", "instrumentation", "options"},
-    "transformers_export": {"pipeline", "runtime", "temporary"},
+    "transformers_export": {"errors", "pipeline", "runtime", "temporary"},
     "commands": BELOW | STAGES | {"", "instrumentation", "options", "pipeline", "commands"},
     "cli": {"errors", "version", "commands"},  # it dispatches; verbs import what they need
     "__main__": {"cli"},
