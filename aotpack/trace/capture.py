@@ -37,7 +37,7 @@ from aotpack.trace.diagnostics.lines import UsersLines, hint_of_views
 from aotpack.trace.diagnostics.roundings import check_roundings
 from aotpack.trace.host.copies import is_ready
 from aotpack.trace.host.devices import OnHost
-from aotpack.trace.host.inputs import of_one_size, with_arguments, wrong_inputs
+from aotpack.trace.host.inputs import dropped_inputs, of_one_size, with_arguments, wrong_inputs
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.any_length import shapes_of_any_length
@@ -130,7 +130,8 @@ def export(
         example = args, dict(kwargs)
         complaint = with_arguments(condensed(error, log, lines.found.values()), module, example)
         complaint += of_one_size(complaint, module, example, shapes)
-        hints = wrong_inputs(module, example, error) or faults_of_attributes(module)
+        hints = wrong_inputs(module, example, error) or dropped_inputs(module)
+        hints = hints or faults_of_attributes(module)
         hints = hints or ("" if "\n  at " in complaint else hint_of_views(lines.views))
         raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
     program.graph_module.meta[CONDITIONS] = log

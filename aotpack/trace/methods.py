@@ -35,6 +35,7 @@ TAKEN = frozenset(
 )
 """Attributes of a loaded package, whose names no method can have."""
 
+_FLOATS_OF_BITSANDBYTES = ("Embedding", "StableEmbedding")  # layers whose weights are plain
 _DISTRIBUTED = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 _ACCEPTED = "a torch.nn.Module, a method of one, or a torch.export.ExportedProgram is accepted"
 
@@ -177,8 +178,15 @@ def _check_made(label: str, module: nn.Module) -> None:
 
 
 def _check_codes(label: str, module: nn.Module) -> None:
-    """Refuse layers of torch.ao.quantization, whose weights are no tensors."""
+    """Refuse layers of bitsandbytes, and those of torch.ao.quantization: weights are no tensors."""
     for name, one in module.named_modules():
+        if (kind := _of_bitsandbytes(one)) is not None:
+            raise TraceError(
+                f"tracing {label}: {name or 'the model'} is a {type(one).__name__}{kind} of "
+                "bitsandbytes, which looks codes up in tables that its own kernels know; load the "
+                "model with transformers, call model.dequantize(), and build that with "
+                "quantize='int8' or 'int4' (--quantize int8)"
+            )
         if re.match(r"torch\.ao\.nn\.(intrinsic\.)?quantized\b", type(one).__module__):
             raise TraceError(
                 f"tracing {label}: {name or 'the model'} is a {type(one).__name__} of "
@@ -186,6 +194,25 @@ def _check_codes(label: str, module: nn.Module) -> None:
                 "give the float model and quantize='int8' (--quantize int8), or quantise it with "
                 "torchao's quantize_"
             )
+
+
+def _of_bitsandbytes(module: nn.Module) -> str | None:
+    """How a layer has codes of bitsandbytes: "", or by the class of a weight; None without any."""
+    if (
+        _is_of(type(module), "bitsandbytes")
+        and type(module).__name__ not in _FLOATS_OF_BITSANDBYTES
+    ):
+        return ""
+    tensors = [*module._parameters.items(), *module._buffers.items()]
+    found = [
+        f" whose {n} is a {type(t).__name__}" for n, t in tensors if _is_of(type(t), "bitsandbytes")
+    ]
+    return found[0] if found else None
+
+
+def _is_of(kind: type, package: str) -> bool:
+    """True for a class of a package, and for one that is derived from one."""
+    return any(base.__module__.partition(".")[0] == package for base in kind.__mro__)
 
 
 def _check_lazy(label: str, module: nn.Module) -> None:

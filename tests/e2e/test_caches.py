@@ -255,6 +255,17 @@ def test_a_file_of_these_programs_is_refused(any_length, split, tmp_path):
             load_model(str(tmp_path / f"{name}.pt2"))
 
 
+def test_the_module_of_a_decoder_is_given_as_a_program(llama):
+    module = TorchExportableModuleForDecoderOnlyLM(llama)
+    given = {"input_ids": torch.tensor([PROMPT]), "cache_position": torch.arange(5)}
+    with pytest.raises(
+        TraceError, match=r"(?s)not pass cache_position on, .* module.export\(.* or .*module.model"
+    ):
+        aotpack.compile(module, (), given, target="cpu")
+    model = aotpack.compile(module.model, (), given, dynamic_shapes=DYNAMIC, target="cpu")
+    assert told(model, PROMPT, at_once=True) == eager(llama, PROMPT)
+
+
 class Step(nn.Module):
     """One layer of a cache, as attention calls it."""
 

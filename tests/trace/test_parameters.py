@@ -88,6 +88,48 @@ def test_layers_whose_weights_are_objects_of_torch_are_refused():
         trace(coded, (X,), name="m", version="1")
 
 
+def of_bitsandbytes(kind, name):
+    """A class as that library has them."""
+    return type(name, (kind,), {"__module__": "bitsandbytes.nn.modules"})
+
+
+def layer_of_bitsandbytes():
+    return of_bitsandbytes(nn.Linear, "Linear4bit")(4, 4)
+
+
+def derived_layer():
+    return type("Own", (of_bitsandbytes(nn.Linear, "Linear8bitLt"),), {})(4, 4)
+
+
+def weight_of_bitsandbytes():
+    layer = nn.Linear(4, 4)
+    codes = torch.zeros(8, 1, dtype=torch.uint8)
+    kind = of_bitsandbytes(nn.Parameter, "Params4bit")
+    layer.weight = torch.Tensor._make_subclass(kind, codes)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (layer_of_bitsandbytes, "0 is a Linear4bit of bitsandbytes"),
+        (derived_layer, "0 is a Own of bitsandbytes"),
+        (weight_of_bitsandbytes, "0 is a Linear whose weight is a Params4bit of bitsandbytes"),
+    ],
+)
+def test_layers_of_bitsandbytes_are_refused(made, words):
+    with pytest.raises(
+        TraceError, match=rf"m: {words}, which .* model.dequantize\(\), .* \(--quantize int8\)"
+    ):
+        trace(nn.Sequential(made()), (X,), name="m", version="1")
+
+
+def test_layers_of_bitsandbytes_with_plain_weights_are_accepted():
+    layer = of_bitsandbytes(nn.Embedding, "StableEmbedding")(4, 4)
+    graph = trace(layer, (torch.tensor([1, 2]),), name="m", version="1").graph
+    assert [weight.name for weight in graph.weights] == ["weight"]
+
+
 def test_a_saved_program_keeps_positional_names_alone():
     program = torch.export.export(Masked(), (X,), {"mask": X})
     signature = trace(program, (X,), {"mask": X}, name="m", version="1").graph.signature

@@ -15,6 +15,7 @@ from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.trace.operators.random.seeds import Example
 
 _OF_TYPES = (AttributeError, TypeError)
+_DROPPING = "TorchExportableModuleForDecoderOnlyLM"
 _ARRAYS = (numpy.ndarray, numpy.generic)
 
 
@@ -65,6 +66,19 @@ def wrong_inputs(module: nn.Module, example: Example, error: BaseException) -> s
         if found and _is_about(found, value)
     ]
     return "".join(rows)
+
+
+def dropped_inputs(module: nn.Module) -> str:
+    """What to give for a module of transformers whose forward fails as it is, or ""."""
+    for one in module.modules():
+        kind = type(one)
+        if kind.__name__ == _DROPPING and kind.__module__.partition(".")[0] == "transformers":
+            return (
+                f"\n  The forward of {_DROPPING} does not pass cache_position on, so it fails "
+                "without a build too. Give its program, module.export(input_ids=..., "
+                "cache_position=...), or the module in it, module.model"
+            )
+    return ""
 
 
 def with_arguments(text: str, module: nn.Module, example: Example) -> str:
