@@ -6,31 +6,40 @@
 Here ``s`` is a derived weight. The rule of worth: a result moves if it has at most as many bytes as
 the weights that it is computed from, and is no view. So a table that is expanded from a short
 weight is computed where it is read, and reading derived weights costs no more than reading the
-originals. A view only renames elements, which the indices of its readers do for nothing; an
+originals. A larger one moves if it is a factor of weights that are made in each call, many for each
+of its elements, and takes dear operators: the scale of a block of codes, from its exponent. A view
+only renames elements, which the indices of its readers do for nothing; an
 unfusable buffer is no view, but a copy for the sake of its memory order. What the rule leaves in
 the program, and what the model returns or stores in its state, is computed there from derived
 weights as far as they reach.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotpack.ir.foreign import Foreign
 from aotpack.ir.kernels.kernel import Schedule
 from aotpack.ir.kernels.rows import buffer_bytes
 from aotpack.ir.operations import Pointwise
+from aotpack.ir.ops.opinfo import Cost
+from aotpack.ir.ops.optable import OPS
 from aotpack.ir.program import (
     Control,
     Operation,
     Program,
     reads,
     targets,
+    values,
 )
-from aotpack.ir.symbolic.integers import Indirect, Var
+from aotpack.ir.symbolic.integers import Indirect, Var, product
 from aotpack.ir.uses import integers
-from aotpack.ir.values import Load
+from aotpack.ir.values import Apply, Load, walk
 from aotpack.schedule.program.dead_code import remove_dead_code, with_operations
+from aotpack.schedule.program.prologue import DECODING
 from aotpack.stages import Weight
+
+WIDEST = 4  # bytes of a factor, for each that it is computed from
+SHORTEST = 16  # elements of what is made in each call, for each of a factor
 
 
 def derive_weights(program: Program, state: frozenset[str] = frozenset()) -> Program:
@@ -88,7 +97,12 @@ def _split(program: Program, sources: dict[str, frozenset[str]]) -> _Split:
     for operation in reversed(program.operations):
         asked = [name for name in targets(operation) if name in needed]
         if asked and all(
-            name in sources and name not in staying and _is_worth(name, sources[name], program)
+            name in sources
+            and name not in staying
+            and (
+                _is_worth(name, sources[name], program)
+                or _is_dear_factor(name, kept, sources, program)
+            )
             for name in asked
         ):
             derived += reversed(asked)
@@ -99,20 +113,68 @@ def _split(program: Program, sources: dict[str, frozenset[str]]) -> _Split:
 
 
 def _is_view(operation: Operation, program: Program) -> bool:
-    """True for elements of one buffer at known places, in the order of the operation's axes."""
+    """True for elements of one buffer at known places, in the order of the operation's axes.
+
+    What is computed and then stored in fewer bytes is none.
+    """
     if not isinstance(operation, Pointwise) or not isinstance(operation.value, Load):
+        return False
+    made, held = program.buffers[operation.target], program.buffers[operation.value.buffer]
+    if made.dtype.itemsize < held.dtype.itemsize and held.name not in program.weights:
         return False
     places = (leaf for part in operation.value.index for leaf in part.leaves())
     is_known = not any(isinstance(leaf, Indirect) for leaf in places)
     return is_known and not program.buffers[operation.target].unfusable
 
 
-def _is_worth(name: str, sources: frozenset[str], program: Program) -> bool:
-    """True if a result is at most as large as the weights it is computed from."""
+def _is_worth(name: str, sources: frozenset[str], program: Program, most: int = 1) -> bool:
+    """True if a result is at most as large, or ``most`` times, as what it is computed from."""
     size, *read = (
         buffer_bytes(program.buffers[buffer]).constant or 0 for buffer in (name, *sources)
     )
-    return 0 < size <= sum(read)
+    return 0 < size <= most * sum(read)
+
+
+def _is_dear_factor(
+    name: str,
+    kept: Sequence[Operation],
+    sources: Mapping[str, frozenset[str]],
+    program: Program,
+) -> bool:
+    """True for a short factor of weights that stay, a little larger than what it is made from."""
+    if not _is_worth(name, sources[name], program, most=WIDEST):
+        return False
+    least, read = SHORTEST * _elements(name, program), [name]
+    while read:
+        buffer = read.pop()
+        for reader in (one for one in kept if buffer in reads(one)):
+            if _is_view(reader, program):
+                read += targets(reader)
+            elif not all(
+                one in sources and least <= _elements(one, program) for one in targets(reader)
+            ):
+                return False
+    return _is_dear(name, program)
+
+
+def _elements(buffer: str, program: Program) -> int:
+    return product(program.buffers[buffer].shape).constant or 0
+
+
+def _is_dear(name: str, program: Program) -> bool:
+    """True if a function that takes many instructions, and decodes nothing, is behind a buffer."""
+    makers = {target: one for one in program.operations for target in targets(one)}
+    behind, seen = [name], set[str]()
+    while behind:
+        buffer = behind.pop()
+        if buffer in seen or buffer not in makers:
+            continue
+        seen.add(buffer)
+        applied = (one for one in walk(values(makers[buffer])) if isinstance(one, Apply))
+        if any(OPS[one.op].cost is Cost.MANY and one.op not in DECODING for one in applied):
+            return True
+        behind += reads(makers[buffer])
+    return False
 
 
 def _weight_program(

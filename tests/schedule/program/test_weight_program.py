@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Buffer, Program, Update, targets
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.values import IndexValue, Value
@@ -134,6 +136,51 @@ def test_weights_that_forward_changes_are_no_sources() -> None:
     assert derive_weights(program).derived == ("total",)
     stateful = replace(program, updates=(Update("a", new.name),))
     assert derive_weights(stateful) is stateful
+
+
+def of_blocks(
+    op: str = "exp2", *, block: int = 16, dtype: DType = F32, is_read: bool = False
+) -> Program:
+    """A product with codes in blocks, each of which has a scale of its exponent."""
+    w = Writer()
+    x, codes = w.input("x", 8, 4 * block), w.weight("codes", 6, 4 * block, dtype=BF16)
+    exponents = w.weight("exponents", 6, 4, dtype=BF16)
+    wide = w.pointwise("wide", [6, 4], lambda n, b: apply(op, load(exponents, n, b)))
+    scales = w.pointwise("scales", [6, 4], lambda n, b: load(wide, n, b), dtype=dtype)
+    inner = w.pointwise("inner", [6, 4, 1], lambda n, b, _: load(scales, n, b), op="view")
+    made = w.pointwise(
+        "made",
+        [6, 4, block],
+        lambda n, b, i: apply("mul", load(codes, n, b * block + i), load(inner, n, b, 0)),
+    )
+    y = w.reduction(
+        "y",
+        [8, 6],
+        [4, block],
+        lambda i, n, b, r: apply("mul", load(x, i, b * block + r), load(made, n, b, r)),
+    )
+    other = w.pointwise("z", [6, 4], lambda n, b: apply("mul", load(wide, n, b), load(x, 0, 0)))
+    return w.program(*((y, other) if is_read else (y,)))
+
+
+@pytest.mark.parametrize(("dtype", "moved"), [(F32, "wide"), (BF16, "scales")])
+def test_a_dear_factor_of_a_weight_that_stays_moves(dtype: DType, moved: str) -> None:
+    """It is larger than its exponents in float32; what is rounded moves after that."""
+    program = of_blocks(dtype=dtype)
+    made = derive_weights(program)
+    verify(made)
+    assert made.derived == (moved,) and "made" in made.buffers
+    assert_same(program, made)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"op": "abs"}, {"block": 8}, {"is_read": True}, {"op": "of_float8_e4m3fn_code"}],
+    ids=["cheap", "of short blocks", "read elsewhere", "decoding"],
+)
+def test_other_factors_are_computed_where_they_are_read(how: dict[str, Any]) -> None:
+    program = of_blocks(**how)
+    assert derive_weights(program) is program
 
 
 def copied_weight(*, unfusable: bool) -> Program:
