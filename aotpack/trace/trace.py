@@ -39,7 +39,6 @@ from aotpack.trace.host.program_inputs import check_program_inputs
 from aotpack.trace.host.turns import one_at_a_time
 from aotpack.trace.host.values import check_results, check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
-from aotpack.trace.layers.subclasses import with_plain_weights
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control import without_subgraphs
@@ -54,6 +53,7 @@ from aotpack.trace.operators.state import check_caches, with_state
 from aotpack.trace.parameters import with_parameters
 from aotpack.trace.quantize.exponents import with_bytes
 from aotpack.trace.quantize.layers import quantize
+from aotpack.trace.quantize.subclasses import with_plain_weights
 from aotpack.trace.triton.triton_kernels import TritonPort, launches_kernels
 from aotpack.trace.weights import memory_of_names
 

@@ -146,6 +146,8 @@ def quantised(config: Any, dtype: torch.dtype, *sizes: int) -> nn.Sequential:
     return model
 
 
+CODES = {"int4": 0.5, "int8 and int4": 0.5, "NVFP4": 0.5}  # bytes of each; else 1
+SCALES = {"int8 in groups": 1.08, "int4": 1.08, "int8 and int4": 1.08, "NVFP4": 1.13}  # and codes
 NAMES = ["int8", "int8 in groups", "int4", "fp8", "int8 of both", "int8 and int4", "NVFP4"]
 
 
@@ -164,21 +166,85 @@ def test_a_step_moves_what_is_stored(name):
     x = torch.randn(1, 1024, dtype=torch.bfloat16)
     made = build_of(Source(model, (x,)), BuildOptions(targets=parse_targets("sm_90"))).scheduled
     stored = sum(weight.data.nbytes for weight in made.weights)
-    assert stored < 1.1 * (1024 * 2048 + 2048 * 512)
+    codes = CODES.get(name, 1) * (1024 * 2048 + 2048 * 512)
+    assert codes < stored < SCALES.get(name, 1.05) * codes
     assert moved_bytes(made.on(90), 90) <= 1.05 * stored
 
 
-def test_blocks_with_a_scale_each():
+def integers(bits: int, *, has_zeros: bool, group: int = 0) -> Any:
+    q = pytest.importorskip("torchao.quantization")
+    how = q.MappingType.ASYMMETRIC if has_zeros else q.MappingType.SYMMETRIC
+    return q.IntxWeightOnlyConfig(
+        weight_dtype=getattr(torch, f"int{bits}"),
+        granularity=q.PerGroup(group) if group else q.PerAxis(0),
+        mapping_type=how,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bits", "has_zeros", "columns", "parts"),
+    [
+        (4, False, 256, ("codes", "scales")),
+        (4, True, 256, ("codes", "scales", "zeros")),
+        (3, True, 254, ("codes", "scales", "zeros")),
+        (4, False, 255, ("qdata", "scale", "zero_point")),  # a byte has two codes
+        (5, False, 256, ("qdata", "scale", "zero_point")),
+    ],
+)
+def test_two_integers_of_up_to_four_bits_are_a_byte(bits, has_zeros, columns, parts):
+    config = integers(bits, has_zeros=has_zeros, group=64 if columns == 256 else 0)
+    model, x = quantised(config, torch.float32, columns, 64), torch.randn(4, columns)
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
+    held = {one.name: one for one in packaged.manifest.weights}
+    assert {*held} == {"0.bias", *(f"0.weight_{part}" for part in parts)}
+    assert held[f"0.weight_{parts[0]}"].size == (
+        64 * columns // 2 if "codes" in parts else 64 * columns
+    )
+
+
+def test_layers_share_the_codes_of_one_weight():
+    model, x = (
+        quantised(integers(4, has_zeros=False), torch.float32, 64, 64, 64),
+        torch.randn(2, 64),
+    )
+    model[1].weight = model[0].weight
+    packaged = aotpack.compile(model, (x,), target="cpu")
+    torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
+    codes = [one for one in packaged.manifest.weights if one.name.endswith("codes")]
+    assert [one.names for one in codes] == [("0.weight_codes", "1.weight_codes")]
+
+
+def blocks(dtype: torch.dtype) -> Any:
+    """MX of both factors, computed by operators of torch."""
     mx = pytest.importorskip("torchao.prototype.mx_formats")
     common = pytest.importorskip("torchao.quantization.quantize_.common")
-    emulated, f8 = common.KernelPreference.EMULATED, torch.float8_e4m3fn
-    config = mx.MXDynamicActivationMXWeightConfig(
-        activation_dtype=f8, weight_dtype=f8, kernel_preference=emulated
+    return mx.MXDynamicActivationMXWeightConfig(
+        activation_dtype=dtype,
+        weight_dtype=dtype,
+        kernel_preference=common.KernelPreference.EMULATED,
     )
-    model, x = quantised(config, torch.bfloat16, 256, 128, 64), torch.randn(4, 256).bfloat16()
-    packaged = aotpack.compile(model, (x,), target="cpu")
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_blocks_with_a_scale_each(target):
+    model = quantised(blocks(torch.float8_e4m3fn), torch.bfloat16, 256, 128, 64)
+    x = torch.randn(4, 256).bfloat16()
+    packaged = aotpack.compile(model, (x,), target=target)
     torch.testing.assert_close(packaged(x), model(x))
-    assert "uint8" in {str(one.dtype) for one in packaged.manifest.weights}
+    held = {one.name: str(one.dtype) for one in packaged.manifest.weights}
+    names = "0.parametrizations.weight.original0", "0.parametrizations.weight.original1"
+    assert [held[name] for name in names] == ["float8_e4m3fn", "uint8"]
+
+
+def test_a_step_moves_the_codes_of_blocks_and_their_scales():
+    """Scales are exponents in a byte; the weight program makes factors of two bytes of them."""
+    model = quantised(blocks(torch.float8_e4m3fn), torch.bfloat16, 1024, 2048, 512)
+    x = torch.randn(1, 1024, dtype=torch.bfloat16)
+    made = build_of(Source(model, (x,)), BuildOptions(targets=parse_targets("sm_90"))).scheduled
+    codes = 1024 * 2048 + 2048 * 512
+    assert sum(weight.data.nbytes for weight in made.weights) < 1.04 * codes
+    assert moved_bytes(made.on(90), 90) <= 1.05 * sum(one.data.nbytes for one in made.weights)
 
 
 def test_rows_that_blocks_do_not_halve_are_widened_by_torchao():
@@ -190,12 +256,6 @@ def test_rows_that_blocks_do_not_halve_are_widened_by_torchao():
 
 
 def test_blocks_of_activations_in_four_bits_are_refused():
-    mx = pytest.importorskip("torchao.prototype.mx_formats")
-    common = pytest.importorskip("torchao.quantization.quantize_.common")
-    f4, emulated = torch.float4_e2m1fn_x2, common.KernelPreference.EMULATED
-    config = mx.MXDynamicActivationMXWeightConfig(
-        activation_dtype=f4, weight_dtype=f4, kernel_preference=emulated
-    )
-    model = quantised(config, torch.bfloat16, 256, 128)
+    model = quantised(blocks(torch.float4_e2m1fn_x2), torch.bfloat16, 256, 128)
     with pytest.raises(TraceError, match="of the kind MXTensor apart: .* with --quantize"):
         aotpack.compile(model, (torch.randn(4, 256).bfloat16(),), target="cpu")

@@ -1,6 +1,5 @@
 """Modules that are prepared before they are exported.
 
-``subclasses`` (quantised tensors of torchao as their parts) with ``four_bits`` (NVFP4),
 ``adapters`` (the factors of PEFT), ``state_arguments`` (caches in arguments and results as state)
 with ``state_results`` (what a call gives back of them), ``properties`` (parts that are computed).
 """

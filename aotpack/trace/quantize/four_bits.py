@@ -1,28 +1,71 @@
-"""NVFP4 weights of torchao as products read them: codes in halves of a row, scales in rows.
+"""Weights of torchao with codes of 4 bits as products read them: codes in halves of a row.
 
-A code of 4 bits has a sign, two bits of exponent and one of mantissa. Moved by two bits they are
-those of a ``float8_e4m3fn`` that is smaller by ``2**6``. The first half of a row is in the low bits
-of its bytes, the other in the high ones, so neighbours in memory are neighbours in a row.
+The first half of a row is in the low bits of its bytes, the other in the high ones, so neighbours
+in memory are neighbours in a row. Scales lie in rows too.
+
+A code of NVFP4 has a sign, two bits of exponent and one of mantissa. Moved by two bits they are
+those of a ``float8_e4m3fn`` that is smaller by ``2**6``. Integers that torchao stores in a byte
+each become those of ``--quantize int4``.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
+from aotpack.trace.quantize.codes import Quantized, packed, unpacked, weight_of
+
+Repacked: TypeAlias = tuple[
+    dict[str, torch.Tensor], Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+]
+
 _SIGN, _REST, _SMALLER = 128, 112, 2.0**6
 _BLOCK = 16  # codes that share a scale
+_NARROW = [getattr(torch, f"int{bits}") for bits in range(1, 5)]
 
 
-def repacked(
-    tensor: Any,
-) -> tuple[dict[str, torch.Tensor], Callable[[Mapping[str, torch.Tensor]], torch.Tensor]] | None:
+def repacked(tensor: Any) -> Repacked | None:
     """The parts of such a weight and what makes it of them; None for others.
 
     What they make is compared with what torchao makes.
     """
-    if type(tensor).__name__ != "NVFP4Tensor" or tensor.dim() != 2 or tensor.is_meta:
+    how = {"NVFP4Tensor": _floats, "IntxUnpackedToInt8Tensor": _integers}
+    make = how.get(type(tensor).__name__)
+    return None if make is None or tensor.dim() != 2 or tensor.is_meta else make(tensor)
+
+
+def _integers(tensor: Any) -> Repacked | None:
+    """Of codes in bytes; an object again where it makes codes of the other factor too."""
+    columns, codes, scales = tensor.shape[1], tensor.qdata, tensor.scale
+    if tensor.target_dtype not in _NARROW or columns % 2 or tensor.block_size[0] != 1:
         return None
+    parts = {"_codes": packed(codes), "_scales": scales.detach()}
+    if not torch.equal(unpacked(parts["_codes"]), codes):
+        return None
+    if tensor.zero_point.any():
+        parts["_zeros"] = tensor.zero_point.detach()
+    dtype, kind, (_, context) = tensor.dtype, type(tensor), tensor.__tensor_flatten__()
+
+    def weight(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return weight_of(
+            Quantized(given["_codes"], given["_scales"], given.get("_zeros")), "int4", dtype
+        )
+
+    def whole(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        held = {"qdata": unpacked(given["_codes"]), "scale": given["_scales"]}
+        zeros = given.get("_zeros")
+        no_zeros = torch.zeros_like(given["_scales"], dtype=torch.int8) if zeros is None else zeros
+        made: torch.Tensor = kind.__tensor_unflatten__(
+            {**held, "zero_point": no_zeros}, context, None, None
+        )
+        return made
+
+    if tensor.activation_quantization is not None:
+        return parts, whole
+    return (parts, weight) if torch.equal(weight(parts), tensor.dequantize()) else None
+
+
+def _floats(tensor: Any) -> Repacked | None:
     rows, columns = tensor.shape
     if columns % (2 * _BLOCK) or tensor.block_size != _BLOCK or not tensor.qdata.is_contiguous():
         return None

@@ -11,22 +11,28 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from aotpack.trace.layers.four_bits import repacked
 from aotpack.trace.layers.properties import with_property
+from aotpack.trace.quantize.four_bits import repacked
 
 Parts: TypeAlias = dict[str, torch.Tensor]
 """Plain tensors by the name that each has behind the weight's."""
 
 
+Taken: TypeAlias = tuple[Parts, Callable[[Parts], torch.Tensor]]
+
+
 def with_plain_weights(roots: Iterable[nn.Module]) -> None:
     """Change the layers of these modules, which are copies, in place."""
+    known: dict[int, tuple[Any, Taken]] = {}
     for root in roots:
         for module in [*root.modules()]:
             for held in (module._parameters, module._buffers):
                 for name, tensor in [*held.items()]:
                     if tensor is not None and _is_read_in_python(tensor):
                         del held[name]
-                        _put(module, name, tensor)
+                        if id(tensor) not in known:
+                            known[id(tensor)] = tensor, _taken(tensor)
+                        _put(module, name, known[id(tensor)][1])
 
 
 def _is_seen(tensor: Any) -> bool:
@@ -41,22 +47,32 @@ def _is_read_in_python(tensor: Any) -> bool:
     return _is_seen(tensor) or getattr(tensor, "act_quant_kwargs", tensor) is None
 
 
-def _put(module: nn.Module, name: str, tensor: torch.Tensor) -> None:
+def _taken(tensor: torch.Tensor) -> Taken:
+    """The parts of a weight, and what its layer reads."""
+    if (own_codes := repacked(tensor)) is not None:
+        return own_codes
+    parts, whole = _taken_apart(tensor)
+    return parts, whole if _is_seen(tensor) else lambda given: _widened(whole(given))
+
+
+def _widened(made: Any) -> torch.Tensor:
+    wide: torch.Tensor = made.dequantize()
+    return wide
+
+
+def _put(module: nn.Module, name: str, taken: Taken) -> None:
     """Give the module parts in place of a tensor; its class reads the tensor from them."""
-    own_codes = repacked(tensor)
-    parts, whole = own_codes or _taken_apart(tensor)
-    is_wide = own_codes is None and not _is_seen(tensor)
+    parts, whole = taken
     for part, plain in parts.items():
         module.register_buffer(f"{name}{part}", plain)
 
     def read(self: nn.Module) -> torch.Tensor:
-        made: Any = whole({part: getattr(self, f"{name}{part}") for part in parts})
-        return made.dequantize() if is_wide else made  # type: ignore[no-any-return]
+        return whole({part: getattr(self, f"{name}{part}") for part in parts})
 
     with_property(module, name, read)
 
 
-def _taken_apart(tensor: torch.Tensor) -> tuple[Parts, Callable[[Parts], torch.Tensor]]:
+def _taken_apart(tensor: torch.Tensor) -> Taken:
     """The plain tensors that an object is made of, and what puts them together."""
     if not is_traceable_wrapper_subclass(tensor):
         return {"": tensor.detach()}, _only
