@@ -154,6 +154,26 @@ def test_weights_that_both_derive_are_computed_and_stored_once(package):
         assert model.memory <= once + manifest.peak_bytes + 256 * len(manifest.weights)
 
 
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+def test_kernels_that_are_equal_are_stored_once(target, tmp_path):
+    def files(*names: str) -> dict[str, int]:
+        methods = {name: Method(parts[name], (x,)) for name in names}
+        wheel = aotpack.build(methods, targets=target, out=tmp_path)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(tmp_path)
+            kernels = [one for one in archive.infolist() if "/kernels/" in one.filename]
+        manifest = read_manifest(tmp_path / "model")
+        assert [*manifest.methods] == [*names]
+        return {one.filename: one.CRC for one in kernels}
+
+    torch.manual_seed(0)
+    x, last = torch.randn(4, 64), {"first": nn.ReLU(), "second": nn.ReLU(), "third": nn.Tanh()}
+    parts = {name: nn.Sequential(nn.Linear(64, 64), one).eval() for name, one in last.items()}
+    alone = files("first")
+    assert files("first", "second") == alone and alone
+    assert files("first", "third") != alone
+
+
 def test_arenas_and_the_lock_are_common(package):
     with load(package, "cpu") as model:
         model.prefill(IDS.numpy())
