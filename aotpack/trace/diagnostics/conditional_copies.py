@@ -4,13 +4,15 @@
 
     c[:, :n].reshape(-1).add_(1)        changes c where n is all of its columns
 
-Where sizes of inputs decide that, a program is tried for each case (``assumed``). Where torch has a
-symbol of its own for a size (data decide it, or a slice begins at a computed place), torch takes
-the copy for all. Then a change of either side is refused.
+Where sizes of inputs decide that by the order of memory, a program is tried for each case
+(``assumed``); where they decide it otherwise (``reshaped``), or torch has a symbol of its own for a
+size (data decide it, or a slice begins at a computed place), torch takes the copy for all. Then a
+change of either side is refused.
 """
 
 import operator
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +24,12 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError
 from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.branches import Contiguous
+from aotpack.trace.diagnostics.reshaped import (
+    Ranges,
+    example_sizes,
+    number_of,
+    sizes_of_another_way,
+)
 from aotpack.trace.source import users_source_of
 
 _ATEN = torch.ops.aten
@@ -36,23 +44,39 @@ _MAY_COPY = {
 
 def check_conditional_copies(name: str, program: ExportedProgram) -> None:
     """Refuse a program that changes memory of which it has made a view for some sizes alone."""
+    spans = {
+        symbol: (max(0, _finite(one.lower, 0)), _finite(one.upper, sys.maxsize))
+        for symbol, one in program.range_constraints.items()
+    }
     for part in program.graph_module.modules():
         if isinstance(part, fx.GraphModule):
-            _check(name, part.graph)
+            _check(name, part.graph, spans)
 
 
-def _check(name: str, graph: fx.Graph) -> None:
+def _finite(bound: Any, otherwise: int) -> int:
+    return int(bound) if getattr(bound, "is_Integer", isinstance(bound, int)) else otherwise
+
+
+def _check(name: str, graph: fx.Graph, spans: Ranges) -> None:
+    example = example_sizes(graph)
     roots: dict[fx.Node, fx.Node] = {}
     copies: dict[fx.Node, fx.Node] = {}  # by the memory of which they are a copy, or a view
+    reshaped: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
         of_memory = list(_aliases(node))
         roots[node] = roots[of_memory[0][0]] if of_memory else node
-        if node.target in _MAY_COPY and _is_open(node.all_input_nodes[0].meta.get("val")):
-            copies.setdefault(roots[node], node)
-        for value, is_written in of_memory:
-            copy = copies.get(roots[value])
-            if is_written and copy is not None:
-                raise _refusal(name, copy, node)
+        if node.target in _MAY_COPY:
+            if _is_open(node.all_input_nodes[0].meta.get("val")):
+                copies.setdefault(roots[node], node)
+            else:
+                reshaped.setdefault(roots[node], []).append(node)
+        for value in (value for value, is_written in of_memory if is_written):
+            if roots[value] in copies:
+                raise _refusal(name, copies[roots[value]], node)
+            for one in reshaped.pop(roots[value], ()):
+                case = sizes_of_another_way(one, example, spans)
+                if case is not None:
+                    raise _refusal(name, one, node, case)
 
 
 def _aliases(node: fx.Node) -> Iterator[tuple[fx.Node, bool]]:
@@ -82,11 +106,21 @@ def _has_own_symbol(size: torch.SymInt) -> bool:
     return any(map(environment.is_unbacked_symint, size.node.expr.free_symbols))
 
 
-def _refusal(name: str, copy: fx.Node, change: fx.Node) -> TraceError:
+def _refusal(
+    name: str, copy: fx.Node, change: fx.Node, case: Mapping[Any, int] | None = None
+) -> TraceError:
     lines = dict.fromkeys(map(users_source_of, (copy, change)))
     places = "".join(f"\n  at {line}" for line in lines if line is not None)
+    shapes = {one: [*one.meta["val"].shape] for one in (copy.all_input_nodes[0], copy)}
+    way = "which the sizes of inputs do not decide" if case is None else _shown(shapes, case)
     return TraceError(
-        f"tracing {name}: {copy.target} gives a view for some sizes and a copy for others, which "
-        f"the sizes of inputs do not decide, and {change.target} changes its memory in place; "
-        f"write .clone() before the change, or change the tensor itself by an index.{places}"
+        f"tracing {name}: {copy.target} gives a view for some sizes and a copy for others, {way}, "
+        f"and {change.target} changes its memory in place; write .clone() before the change, or "
+        f"change the tensor itself by an index.{places}"
     )
+
+
+def _shown(shapes: Mapping[fx.Node, Sequence[Any]], case: Mapping[Any, int]) -> str:
+    """The shapes of a case: of what is reshaped, and of what it becomes."""
+    before, after = ([number_of(size, case) for size in shape] for shape in shapes.values())
+    return f"not as for the example where a tensor of {before} becomes {after}"

@@ -128,3 +128,64 @@ def test_what_is_no_view_or_always_one(function: Callable[..., Any]) -> None:
     for k in (0, 1, 3, 8):
         wanted = model(X, torch.tensor(k))
         torch.testing.assert_close(package(X, torch.tensor(k)), wanted)
+
+
+class Squared(nn.Module):
+    """A tensor of (m, 5), of (m, n), that is changed beside a reshape of its transpose."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x.clone())
+
+
+def written(reshaped: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def function(y: Tensor) -> Tensor:
+        reshaped(y).mul_(2)
+        return y
+
+    return function
+
+
+def base_written(y: Tensor) -> Tensor:
+    other = y.t().reshape(y.shape)
+    y.mul_(3)
+    return other + y
+
+
+def base_read(y: Tensor) -> Tensor:
+    y.mul_(3)
+    return y.t().reshape(y.shape) + y
+
+
+SQUARE = {
+    "shape": written(lambda y: y.t().reshape(y.shape)),
+    "three": written(lambda y: y[None].transpose(1, 2).reshape(1, *y.shape)),
+    "like": written(lambda y: y.t().reshape_as(y)),
+    "base": base_written,
+}
+M, N = Dim("m", min=2, max=40), Dim("n", min=2, max=30)
+
+
+@pytest.mark.parametrize("sizes", [{0: M}, {0: M, 1: N}], ids=["one", "two"])
+@pytest.mark.parametrize("function", SQUARE.values(), ids=SQUARE)
+def test_a_reshape_that_is_a_view_of_a_square(
+    function: Callable[[Tensor], Tensor], sizes: dict[int, Dim]
+) -> None:
+    model, x = Squared(function), torch.randn(6, 5)
+    with pytest.raises(TraceError, match=r"(?s)where a tensor of .*(\d), \1\].*write \.clone\(\)"):
+        aotpack.compile(model, (x,), dynamic_shapes=(sizes,), target="cpu")
+
+
+@pytest.mark.parametrize("function", [base_read, SQUARE["shape"]], ids=["read", "never square"])
+def test_a_reshape_whose_way_does_not_matter(function: Callable[[Tensor], Tensor]) -> None:
+    first = 2 if function is base_read else 6
+    sizes = ({0: Dim("m", min=first, max=40)},)
+    model = Squared(function)
+    package = aotpack.compile(model, (torch.randn(7, 5),), dynamic_shapes=sizes, target="cpu")
+    for m in (first, 5, 6, 10, 25, 40):
+        if m >= first:
+            x = torch.randn(m, 5)
+            torch.testing.assert_close(package(x), model(x))
