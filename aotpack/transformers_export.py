@@ -51,15 +51,17 @@ class Wheel:
     content: bytes
     methods: set[str] = field(default_factory=set)  # that were read from its file
     _loaded: dict[str | None, Any] = field(default_factory=dict)
+    _lock: Any = field(default_factory=threading.Lock)
 
     def loaded(self, place: str | None) -> Any:
-        """The package on a device."""
-        if place not in self._loaded:
-            with temporary_folder("loading the exported model") as folder:
-                with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
-                    archive.extractall(folder)
-                self._loaded[place] = load(folder / PACKAGE, place)
-        return self._loaded[place]
+        """The package on a device: one for all methods, whichever threads ask for it."""
+        with self._lock:
+            if place not in self._loaded:
+                with temporary_folder("loading the exported model") as folder:
+                    with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
+                        archive.extractall(folder)
+                    self._loaded[place] = load(folder / PACKAGE, place)
+            return self._loaded[place]
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def export(
         example = args, dict(kwargs)
         complaint = with_arguments(condensed(error, log, lines.found.values()), module, example)
         complaint += of_one_size(complaint, module, example, shapes)
-        hints = wrong_inputs(module, example, error) or dropped_inputs(module)
+        hints = wrong_inputs(module, example, error) or dropped_inputs(module, complaint)
         hints = hints or faults_of_attributes(module)
         hints = hints or ("" if "\n  at " in complaint else hint_of_views(lines.views))
         raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error

@@ -106,8 +106,9 @@ def _streamed(
         for n in range(len(prompts))
     }
     last: dict[int, int] = {}
-    for slot, prompt in enumerate(prompts):
+    for slot in range(len(prompts)):
         slots.free(slot)
+    for slot, prompt in enumerate(prompts):
         for start in range(0, len(prompt), slots.chunk):
             part = prompt[start : start + slots.chunk]
             last[slot] = slots.prefill(slot, part, choices[slot])

@@ -223,7 +223,8 @@ def _repeated_operand(operation: Pointwise, readers: Readers) -> Pointwise | Non
         view = readers.of(seen)[0]
         if not isinstance(view, Pointwise) or not is_view(view.value):
             break
-        if view.target in readers.stored or view.index != own_index(view.axes):
+        is_stored = view.target in readers.stored or view.index != own_index(view.axes)
+        if is_stored or readers.program.buffers[view.target].unfusable:
             return None
         inlined = _inline_reads(view, {seen.target: seen})
         assert isinstance(inlined, Pointwise)

@@ -26,6 +26,8 @@ from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.branches import Contiguous
 from aotpack.trace.diagnostics.reshaped import (
     Ranges,
+    TooManySizesError,
+    Values,
     example_sizes,
     number_of,
     sizes_of_another_way,
@@ -40,6 +42,7 @@ _MAY_COPY = {
     _ATEN.reshape.default,
     _ATEN.reshape_as.default,
 }
+_OPEN = "which the sizes of inputs do not decide"
 
 
 def check_conditional_copies(name: str, program: ExportedProgram) -> None:
@@ -58,25 +61,71 @@ def _finite(bound: Any, otherwise: int) -> int:
 
 
 def _check(name: str, graph: fx.Graph, spans: Ranges) -> None:
-    example = example_sizes(graph)
     roots: dict[fx.Node, fx.Node] = {}
+    sources: dict[fx.Node, fx.Node] = {}  # what each alias is made of
     copies: dict[fx.Node, fx.Node] = {}  # by the memory of which they are a copy, or a view
-    reshaped: dict[fx.Node, list[fx.Node]] = {}
+    reshaped: list[fx.Node] = []
+    writes: list[tuple[fx.Node, fx.Node]] = []  # to a value, by a call
     for node in graph.nodes:
         of_memory = list(_aliases(node))
         roots[node] = roots[of_memory[0][0]] if of_memory else node
+        sources.update({node: of_memory[0][0]} if of_memory else {})
         if node.target in _MAY_COPY:
             if _is_open(node.all_input_nodes[0].meta.get("val")):
                 copies.setdefault(roots[node], node)
             else:
-                reshaped.setdefault(roots[node], []).append(node)
+                reshaped.append(node)
         for value in (value for value, is_written in of_memory if is_written):
+            writes.append((value, node))
             if roots[value] in copies:
-                raise _refusal(name, copies[roots[value]], node)
-            for one in reshaped.pop(roots[value], ()):
-                case = sizes_of_another_way(one, example, spans)
-                if case is not None:
-                    raise _refusal(name, one, node, case)
+                raise _refusal(name, copies[roots[value]], node, _OPEN)
+    for one in reshaped if writes else ():
+        change = _seen_on_the_other_side(one, writes, roots, sources)
+        if change is not None:
+            _check_reshaped(name, one, change, example_sizes(graph), spans)
+
+
+def _seen_on_the_other_side(
+    copy: fx.Node,
+    writes: Sequence[tuple[fx.Node, fx.Node]],
+    roots: Mapping[fx.Node, fx.Node],
+    sources: Mapping[fx.Node, fx.Node],
+) -> fx.Node | None:
+    """A later change of what is reshaped, or of the result, that the other would show: it is read.
+
+    Inputs and weights are always read: their memory outlives the call.
+    """
+    order = {node: number for number, node in enumerate(copy.graph.nodes)}
+    family = [node for node in roots if roots[node] is roots[copy]]
+    made = {copy}
+    for node in family:
+        if sources.get(node) in made:
+            made.add(node)
+    for value, change in writes:
+        if roots[value] is not roots[copy] or order[change] < order[copy]:
+            continue
+        is_made = value in made
+        if is_made and roots[copy].op in ("placeholder", "get_attr"):
+            return change
+        others = (node for node in family if (node in made) != is_made)
+        if any(order[user] > order[change] for node in others for user in node.users):
+            return change
+    return None
+
+
+def _check_reshaped(
+    name: str, copy: fx.Node, change: fx.Node, example: Values, spans: Ranges
+) -> None:
+    try:
+        case = sizes_of_another_way(copy, example, spans)
+    except TooManySizesError:
+        how = "which their ranges do not tell (give the dimensions narrower ones)"
+        raise _refusal(name, copy, change, how) from None
+    if case is not None:
+        shapes = ([*one.meta["val"].shape] for one in (copy.all_input_nodes[0], copy))
+        before, after = ([number_of(size, case) for size in shape] for shape in shapes)
+        how = f"not as for the example where a tensor of {before} becomes {after}"
+        raise _refusal(name, copy, change, how)
 
 
 def _aliases(node: fx.Node) -> Iterator[tuple[fx.Node, bool]]:
@@ -106,21 +155,11 @@ def _has_own_symbol(size: torch.SymInt) -> bool:
     return any(map(environment.is_unbacked_symint, size.node.expr.free_symbols))
 
 
-def _refusal(
-    name: str, copy: fx.Node, change: fx.Node, case: Mapping[Any, int] | None = None
-) -> TraceError:
+def _refusal(name: str, copy: fx.Node, change: fx.Node, how: str) -> TraceError:
     lines = dict.fromkeys(map(users_source_of, (copy, change)))
     places = "".join(f"\n  at {line}" for line in lines if line is not None)
-    shapes = {one: [*one.meta["val"].shape] for one in (copy.all_input_nodes[0], copy)}
-    way = "which the sizes of inputs do not decide" if case is None else _shown(shapes, case)
     return TraceError(
-        f"tracing {name}: {copy.target} gives a view for some sizes and a copy for others, {way}, "
+        f"tracing {name}: {copy.target} gives a view for some sizes and a copy for others, {how}, "
         f"and {change.target} changes its memory in place; write .clone() before the change, or "
         f"change the tensor itself by an index.{places}"
     )
-
-
-def _shown(shapes: Mapping[fx.Node, Sequence[Any]], case: Mapping[Any, int]) -> str:
-    """The shapes of a case: of what is reshaped, and of what it becomes."""
-    before, after = ([number_of(size, case) for size in shape] for shape in shapes.values())
-    return f"not as for the example where a tensor of {before} becomes {after}"

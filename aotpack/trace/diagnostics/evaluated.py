@@ -1,8 +1,9 @@
 """Expressions of sizes as numbers, for many sizes at once: sympy substitutes one in a millisecond.
 
-Expressions are sums and products of integers, sizes, and quotients and remainders of such.
+Expressions are sums, products, powers, quotients, remainders and extremes of integers and sizes.
 """
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -10,12 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import sympy
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 Values: TypeAlias = Mapping[Any, Any]
 """Integers or arrays of int64, by symbol."""
 
 DIVISIONS = (FloorDiv, Mod, PythonMod)
+_EXTREMES = {Max: np.maximum, Min: np.minimum}
 _LARGEST = 2**62
 _RELATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
     sympy.StrictLessThan: operator.lt,
@@ -51,6 +53,10 @@ def _number(expression: Any, values: Values) -> Any:
     if expression.is_Symbol:
         return values[expression]
     parts = [_number(part, values) for part in expression.args]
+    if expression.is_Pow:
+        return parts[0] ** parts[1]
+    if type(expression) in _EXTREMES:
+        return functools.reduce(_EXTREMES[type(expression)], parts)
     if isinstance(expression, DIVISIONS):
         of, divisor = parts
         if not np.all(divisor):
@@ -66,12 +72,16 @@ def _largest(expression: Any, values: Values) -> int | None:
     if expression.is_Symbol:
         found = values.get(expression)
         return None if found is None else int(np.max(np.abs(found)))
-    if not (expression.is_Add or expression.is_Mul or isinstance(expression, DIVISIONS)):
+    if expression.is_Pow and expression.exp.is_Integer and expression.exp > 0:
+        base = _largest(expression.base, values)
+        return None if base is None else max(1, base) ** int(expression.exp)
+    is_plain = expression.is_Add or expression.is_Mul or type(expression) in _EXTREMES
+    if not is_plain and not isinstance(expression, DIVISIONS):
         return None
     parts = [_largest(part, values) for part in expression.args]
-    known = [one for one in parts if one is not None]
-    if len(known) < len(parts):
+    numbers = [one for one in parts if one is not None]
+    if len(numbers) < len(parts):
         return None
     if expression.is_Mul:
-        return math.prod(max(1, one) for one in known)
-    return sum(known)
+        return math.prod(max(1, one) for one in numbers)
+    return sum(numbers)

@@ -3,18 +3,23 @@
     y.t().reshape(y.shape)        a view where y is square, a copy elsewhere
 
 torch.export takes the way of the example's sizes for all, and notes no condition. Where the order
-of memory itself depends on sizes, it does (``assumed``). Each call is tried without memory, on
-small sizes and on those that its numbers suggest.
+of memory itself depends on sizes, it does (``assumed``). Which way a reshape takes depends on which
+sizes, strides and products of these are equal. So all sizes that are admitted are sorted by that,
+and the call is tried, without memory, on one of each kind.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+import sympy
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from aotpack.trace.diagnostics.branches import Contiguous
 from aotpack.trace.diagnostics.evaluated import evaluated
 
 Values: TypeAlias = Mapping[Any, int]
@@ -22,44 +27,73 @@ Values: TypeAlias = Mapping[Any, int]
 Ranges: TypeAlias = Mapping[Any, tuple[int, int]]
 """Their least and largest ones."""
 
-_NEAR, _TOGETHER = 24, 10  # small sizes of one, and of each of two
-_MOST = 4096
+_MOST = 2**16  # sets of sizes
+
+
+class TooManySizesError(Exception):
+    """There are too many sizes to tell, or sizes of an unknown form."""
 
 
 def sizes_of_another_way(node: fx.Node, example: Values, ranges: Ranges) -> Values | None:
-    """Sizes for which a reshape shares memory and does not for the example's, or the reverse."""
-    symbols = sorted({*_symbols(node)} & {*ranges} & {*example}, key=str)
+    """Sizes for which a reshape shares memory and does not for the example's, or the reverse.
+
+    TooManySizesError where that cannot be told.
+    """
+    sizes = [one for one in _sizes(node) if isinstance(one, torch.SymInt)]
+    symbols = sorted({s for one in sizes for s in one.node.expr.free_symbols}, key=str)
+    if not symbols or _is_plain(node.args[0]):
+        return None
+    if not {*symbols} <= {*ranges} & {*example}:
+        raise TooManySizesError
     first = _tried(node, example)
     if first is None:
-        return None
-    for case in itertools.islice(_cases(node, symbols, example, ranges), _MOST):
+        raise TooManySizesError
+    for case in _kinds(node, symbols, ranges):
         found = _tried(node, case)
         if found is not None and found[0] == first[0] and found[1] != first[1]:
-            return {symbol: case[symbol] for symbol in symbols}
+            return case
     return None
 
 
-def _cases(
-    node: fx.Node, symbols: Sequence[Any], example: Values, ranges: Ranges
-) -> Iterator[Values]:
-    suggested = _suggested(node)
-
-    def admitted(symbol: Any, count: int) -> list[int]:
-        low, high = ranges[symbol]
-        return sorted({n for n in (*range(low, low + count), *suggested) if low <= n <= high})
-
-    for symbol in symbols:
-        yield from ({**example, symbol: n} for n in admitted(symbol, _NEAR))
-    for one, other in itertools.combinations(symbols, 2):
-        pairs = itertools.product(admitted(one, _TOGETHER), admitted(other, _TOGETHER))
-        yield from ({**example, one: n, other: m} for n, m in pairs)
+def _is_plain(node: Any) -> bool:
+    """True for a tensor that is contiguous whatever its sizes are: a reshape is a view."""
+    shape, strides = _layout(node.meta["val"])
+    return bool(Contiguous(tuple(shape), tuple(strides)).condition == sympy.true)
 
 
-def _suggested(node: fx.Node) -> set[int]:
-    """The numbers among sizes and strides, and their quotients."""
-    numbers = {abs(one) for one in _sizes(node) if isinstance(one, int) and abs(one) > 1}
-    numbers |= {a // b for a in numbers for b in numbers if a % b == 0}
-    return {one for one in numbers if one > 0}
+def _kinds(node: fx.Node, symbols: Sequence[Any], ranges: Ranges) -> Iterator[Values]:
+    """One of all sizes for each set of equal numbers."""
+    spans = [range(low, high + 1) for low, high in (ranges[symbol] for symbol in symbols)]
+    if math.prod(map(len, spans)) > _MOST:
+        raise TooManySizesError
+    grid = np.array([*itertools.product(*spans)], np.int64).T
+    values = dict(zip(symbols, grid, strict=True))
+    numbers = np.array([_over(one, values, grid.shape[1]) for one in _compared(node)])
+    above = np.triu_indices(len(numbers), 1)
+    kinds = np.packbits(numbers[above[0]] == numbers[above[1]], axis=0)
+    _, firsts = np.unique(kinds, axis=1, return_index=True)
+    for at in sorted(firsts.tolist()):
+        yield {symbol: int(value[at]) for symbol, value in values.items()}
+
+
+def _compared(node: fx.Node) -> Iterator[Callable[[Callable[[Any], Any]], Any]]:
+    """What decides the way: 1, sizes, strides, both together, and products of neighbours."""
+    own, made = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    yield lambda number: 1
+    for size, stride in zip(*_layout(own), strict=True):
+        yield lambda number, one=stride: number(one)  # type: ignore[misc]
+        yield lambda number, a=size, b=stride: number(a) * number(b)  # type: ignore[misc]
+    for shape in (own.shape, made.shape):
+        for begin, end in itertools.combinations(range(len(shape) + 1), 2):
+            part = shape[begin:end]
+            yield lambda number, some=part: math.prod(map(number, some))  # type: ignore[misc]
+
+
+def _over(
+    compared: Callable[[Callable[[Any], Any]], Any], values: Mapping[Any, Any], count: int
+) -> Any:
+    found = compared(lambda size: _evaluated(size, values))
+    return np.broadcast_to(np.asarray(found, np.int64), (count,))
 
 
 def _tried(node: fx.Node, values: Values) -> tuple[bool, bool] | None:
@@ -68,7 +102,7 @@ def _tried(node: fx.Node, values: Values) -> tuple[bool, bool] | None:
         given: Any = map_arg((node.args, node.kwargs), lambda one: _given(one, values))
         args, kwargs = given
         result = node.target(*args, **kwargs)  # type: ignore[operator]
-    except (RuntimeError, TypeError, ValueError, ZeroDivisionError):
+    except (RuntimeError, TypeError, ValueError):
         return None  # refused elsewhere, where it is admitted
     own, made = (one.untyped_storage()._cdata for one in (args[0], result))
     return args[0].is_contiguous(), own == made
@@ -83,13 +117,20 @@ def _given(node: fx.Node, values: Values) -> Any:
 
 
 def number_of(size: Any, values: Values) -> int:
-    """A size of such sizes; ValueError for an expression of another form."""
+    """A size of such sizes; TooManySizesError for an expression of another form."""
+    return int(_evaluated(size, values))
+
+
+def _evaluated(size: Any, values: Mapping[Any, Any]) -> Any:
     if not isinstance(size, torch.SymInt):
         return int(size)
-    found = evaluated(size.node.expr, values)
+    try:
+        found = evaluated(size.node.expr, values)
+    except ZeroDivisionError:
+        found = None
     if found is None:
-        raise ValueError(f"{size} is no sum, product or quotient of sizes")
-    return int(found)
+        raise TooManySizesError
+    return found
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -104,12 +145,6 @@ def _sizes(node: fx.Node) -> Iterator[Any]:
             yield from itertools.chain(*_layout(value))
         else:
             yield value
-
-
-def _symbols(node: fx.Node) -> Iterator[Any]:
-    for size in _sizes(node):
-        if isinstance(size, torch.SymInt):
-            yield from size.node.expr.free_symbols
 
 
 def example_sizes(graph: fx.Graph) -> Values:

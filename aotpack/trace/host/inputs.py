@@ -68,9 +68,9 @@ def wrong_inputs(module: nn.Module, example: Example, error: BaseException) -> s
     return "".join(rows)
 
 
-def dropped_inputs(module: nn.Module) -> str:
+def dropped_inputs(module: nn.Module, complaint: str) -> str:
     """What to give for a module of transformers whose forward fails as it is, or ""."""
-    for one in module.modules():
+    for one in module.modules() if "'NoneType' object is not" in complaint else ():
         kind = type(one)
         if kind.__name__ == _DROPPING and kind.__module__.partition(".")[0] == "transformers":
             return (

@@ -179,9 +179,51 @@ def test_a_reshape_that_is_a_view_of_a_square(
         aotpack.compile(model, (x,), dynamic_shapes=(sizes,), target="cpu")
 
 
-@pytest.mark.parametrize("function", [base_read, SQUARE["shape"]], ids=["read", "never square"])
+def square_of_parts(y: Tensor) -> Tensor:
+    return SQUARE["shape"](y[1:] + 1)
+
+
+def square_of_copies(y: Tensor) -> Tensor:
+    return SQUARE["shape"](torch.cat([y, y]) + 1)
+
+
+def square_of_squares(y: Tensor) -> Tensor:
+    return SQUARE["shape"](y.new_zeros(y.shape[0] * y.shape[0], y.shape[1]) + y.sum())
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "ranges"),
+    [
+        (square_of_parts, (20, 60), [(3, 512)]),
+        (square_of_copies, (20, 300), [(2, 512)]),
+        (square_of_squares, (5, 9), [(2, 64), (2, 64)]),
+        (SQUARE["shape"], (150, 260), [(100, 200), (200, 400)]),
+        (SQUARE["shape"], (15, 26), [(2, 4000), (2, 4000)]),  # too many to tell
+    ],
+)
+def test_a_reshape_that_is_a_view_of_a_far_square(
+    function: Callable[[Tensor], Tensor], shape: tuple[int, int], ranges: list[tuple[int, int]]
+) -> None:
+    spans = zip("mn", ranges, strict=False)
+    sizes = {axis: Dim(name, min=a, max=b) for axis, (name, (a, b)) in enumerate(spans)}
+    model, x = Squared(function), torch.randn(shape)
+    with pytest.raises(TraceError, match=r"(?s)a view for some sizes .* write \.clone\(\)"):
+        aotpack.compile(model, (x,), dynamic_shapes=(sizes,), target="cpu")
+
+
+def read_before(y: Tensor) -> Tensor:
+    twice = y.t().reshape(y.shape) * 2
+    y.mul_(3)
+    return twice + y
+
+
+def result_alone(y: Tensor) -> Tensor:
+    return y.t().reshape(y.shape).mul_(2) + 1
+
+
+@pytest.mark.parametrize("function", [base_read, read_before, result_alone, SQUARE["shape"]])
 def test_a_reshape_whose_way_does_not_matter(function: Callable[[Tensor], Tensor]) -> None:
-    first = 2 if function is base_read else 6
+    first = 6 if function is SQUARE["shape"] else 2
     sizes = ({0: Dim("m", min=first, max=40)},)
     model = Squared(function)
     package = aotpack.compile(model, (torch.randn(7, 5),), dynamic_shapes=sizes, target="cpu")

@@ -49,9 +49,12 @@ def _with_out(plain: _Function, made: _Function) -> _Function:
         if out is None:
             return made(*given, **options)
         steps = options["steps"] if "steps" in options else given[2]
-        if not isinstance(steps, torch.SymInt) or not statically_known_true(out.numel() == steps):
-            return plain(*given, out=out, **options)  # which may give it another length
-        return out.copy_(made(*given, **{**options, "dtype": out.dtype, "device": out.device}))
+        has_length = statically_known_true(out.numel() == steps)
+        is_of_type = options.get("dtype") in (None, out.dtype)
+        if not isinstance(steps, torch.SymInt) or not has_length or not is_of_type:
+            return plain(*given, out=out, **options)  # which may give it another length, or raise
+        result = made(*given, **{**options, "dtype": out.dtype, "device": out.device})
+        return out.copy_(result.view(out.shape))
 
     return written
 
