@@ -10,6 +10,7 @@ from torch._decomp import decompositions as resampling
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from aotpack.trace.operators.any_length.remainders import remainders_of_any_length
 from aotpack.trace.operators.any_length.scans import scans_of_any_length
 from aotpack.trace.operators.modes import patched
 
@@ -23,7 +24,7 @@ def shapes_of_any_length() -> Iterator[None]:
 
     How many windows there are is a formula, and so is the step between elements of an image, whose
     corners are kept. Of a view that is written to, torch asks for its layout, and so whether a size
-    is 1.
+    is 1. Remainders of negative sizes are those of sizes.
     """
     copies: dict[Any, Callable[..., Any]] = getattr(fake_impls, "op_implementations_dict", {})
     before = copies.get(_COPY)
@@ -33,6 +34,7 @@ def shapes_of_any_length() -> Iterator[None]:
         with (
             patched(meta, "pooling_output_shape_pad_lr", _counting),
             scans_of_any_length(),
+            remainders_of_any_length(),
             patched(resampling, "_compute_scale", _scaling),
             patched(torch, "_debug_has_internal_overlap", _looking),
         ):
