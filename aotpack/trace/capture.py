@@ -68,6 +68,7 @@ from aotpack.trace.operators.modes import (
 )
 from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
+from aotpack.trace.operators.returned_views import copied_results
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import restored_bases
 from aotpack.trace.triton.triton_kernels import TritonPort
@@ -211,6 +212,7 @@ def decompose(
             restored_bases(program),
             converted_copies(program),
             separate_operands(program),
+            copied_results(program),
             distinct_names(program),
         ):
             decomposed = run_decompositions(program, whole)

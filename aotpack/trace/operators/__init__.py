@@ -4,7 +4,7 @@
 and loops), ``assertions``, ``counted`` (sizes that data decide), ``detection`` (of torchvision),
 ``admitted`` (calls on other sizes), ``positions`` and ``position_rules`` (index checks),
 ``strided`` (views by strides), ``state`` (constants that change), ``decompositions``, ``copies``,
-``layouts``, ``windows``, ``registered`` (the user's lowerings, with our ``losses``), ``quantized``
-(codes); replaced while exporting: ``answers`` (checks of data), ``any_length``, ``random``,
-``recurrent`` (LSTM, GRU, RNN as loops), ``modes``.
+``layouts``, ``windows``, ``returned_views``, ``registered`` (the user's lowerings, with our
+``losses``), ``quantized`` (codes); replaced while exporting: ``answers`` (checks of data),
+``any_length``, ``random``, ``recurrent`` (LSTM, GRU, RNN as loops), ``modes``.
 """
