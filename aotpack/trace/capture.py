@@ -71,6 +71,7 @@ from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.returned_views import copied_results
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import restored_bases
+from aotpack.trace.source import lend_lines
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -144,6 +145,7 @@ def export(
 
 def _check_exported(program: ExportedProgram, name: str, lines: UsersLines) -> None:
     _check_layouts(name, program)
+    lend_lines(program.graph_module)
     replace_plain_views(program)
     check_memory(program, name, lines.found)
     check_shapes_kept(program, name)

@@ -49,6 +49,21 @@ def _last(frames: list[re.Match[str]]) -> Source | None:
     return Source(shown_path(frame["file"]), int(frame["line"]), text)
 
 
+def lend_lines(module: fx.GraphModule) -> None:
+    """Give calls in branches and loops that have no line of the user's the branch's own.
+
+    ``torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))`` has no other line for the sine.
+    """
+    for node in module.graph.nodes:
+        for one in node.all_input_nodes:
+            body = getattr(module, str(one.target), None) if one.op == "get_attr" else None
+            if isinstance(body, fx.GraphModule):
+                for inner in body.graph.nodes:
+                    if users_source_of(inner) is None:
+                        inner.meta["stack_trace"] = _trace(node)
+                lend_lines(body)
+
+
 def is_user_file(file: str) -> bool:
     """True for a file outside torch, the standard library and this stage."""
     path = file.replace("\\", "/")
