@@ -73,7 +73,7 @@ def _check(name: str, graph: fx.Graph, spans: Ranges) -> None:
         if node.target in _MAY_COPY:
             if _is_open(node.all_input_nodes[0].meta.get("val")):
                 copies.setdefault(roots[node], node)
-            else:
+            elif node.target is not _ATEN.contiguous.default:  # the order of memory decides alone
                 reshaped.append(node)
         for value in (value for value, is_written in of_memory if is_written):
             writes.append((value, node))
