@@ -11,7 +11,6 @@ change of either side is refused.
 """
 
 import operator
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError
 from aotpack.trace.changes import aliased
 from aotpack.trace.diagnostics.branches import Contiguous
+from aotpack.trace.diagnostics.derived import span_of
 from aotpack.trace.diagnostics.reshaped import (
     Ranges,
     TooManySizesError,
@@ -47,17 +47,10 @@ _OPEN = "which the sizes of inputs do not decide"
 
 def check_conditional_copies(name: str, program: ExportedProgram) -> None:
     """Refuse a program that changes memory of which it has made a view for some sizes alone."""
-    spans = {
-        symbol: (max(0, _finite(one.lower, 0)), _finite(one.upper, sys.maxsize))
-        for symbol, one in program.range_constraints.items()
-    }
+    spans = {symbol: span_of(bounds) for symbol, bounds in program.range_constraints.items()}
     for part in program.graph_module.modules():
         if isinstance(part, fx.GraphModule):
             _check(name, part.graph, spans)
-
-
-def _finite(bound: Any, otherwise: int) -> int:
-    return int(bound) if getattr(bound, "is_Integer", isinstance(bound, int)) else otherwise
 
 
 def _check(name: str, graph: fx.Graph, spans: Ranges) -> None:

@@ -45,7 +45,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
     ``branches`` are conditions that the model asks for; None if they are not known.
     """
     conditions, open_ones = _asserted(program)
-    ranges = {str(symbol): _span(bounds) for symbol, bounds in program.range_constraints.items()}
+    ranges = {str(symbol): span_of(bounds) for symbol, bounds in program.range_constraints.items()}
     noted = _noted(program.graph, program.range_constraints)
     why = [(condition, asked) for condition, asked in noted if not _REPEATED.fullmatch(asked)]
     others = {condition for condition, asked in why if not _is_of_layouts(condition, asked)}
@@ -61,7 +61,7 @@ def drop_assumed(program: ExportedProgram, branches: Collection[Branch] | None) 
 
 def breaks_guards(program: ExportedProgram) -> bool:
     """True where sizes that are admitted break a condition under which torch exported."""
-    ranges = {str(symbol): _span(bounds) for symbol, bounds in program.range_constraints.items()}
+    ranges = {str(symbol): span_of(bounds) for symbol, bounds in program.range_constraints.items()}
     guards = (
         environment.replace(guard.expr)  # where sizes are equal, by one symbol
         for environment in _environments(program.graph)
@@ -154,7 +154,7 @@ def _declared(program: ExportedProgram, symbol: sympy.Symbol) -> Declared | None
         for source in environment.var_to_sources.get(symbol, ()):
             name = environment.source_name_to_debug_name.get(source.name)
             if name is not None:
-                low, high = _span(program.range_constraints[symbol])
+                low, high = span_of(program.range_constraints[symbol])
                 return Declared(name, *place_of(source.name), low, high)
     return None
 
@@ -219,7 +219,7 @@ def _environments(graph: fx.Graph) -> set[Any]:
 
 def _holds(condition: Any, ranges: Mapping[Any, Any]) -> bool:
     """True for a condition that holds for all sizes: all are tried; a long range needs a proof."""
-    spans = {symbol: _span(ranges[symbol]) for symbol in sorted(condition.free_symbols, key=str)}
+    spans = {symbol: span_of(ranges[symbol]) for symbol in sorted(condition.free_symbols, key=str)}
     longest = max(spans, key=lambda symbol: spans[symbol][1] - spans[symbol][0], default=None)
     others = [symbol for symbol in spans if symbol is not longest]
     count = math.prod(high - low + 1 for low, high in map(spans.__getitem__, others))
@@ -309,7 +309,8 @@ def _period(expression: Any, symbol: sympy.Symbol, case: Values) -> int | None:
     return math.prod(known) if len(known) == len(periods) else None
 
 
-def _span(bounds: Any) -> tuple[int, int]:
+def span_of(bounds: Any) -> tuple[int, int]:
+    """The least and largest size of a range of torch; sizes are at least 1."""
     high = int(bounds.upper) if bounds.upper.is_Integer else 2**31
     low = int(bounds.lower) if bounds.lower.is_Integer else 1  # what is computed has no end
     return max(1, low), high

@@ -10,7 +10,7 @@ and the call is tried, without memory, on one of each kind.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,7 +68,7 @@ def _kinds(node: fx.Node, symbols: Sequence[Any], ranges: Ranges) -> Iterator[Va
         raise TooManySizesError
     grid = np.array([*itertools.product(*spans)], np.int64).T
     values = dict(zip(symbols, grid, strict=True))
-    numbers = np.array([_over(one, values, grid.shape[1]) for one in _compared(node)])
+    numbers = np.array([np.broadcast_to(x, grid.shape[1:]) for x in _compared(node, values)])
     above = np.triu_indices(len(numbers), 1)
     kinds = np.packbits(numbers[above[0]] == numbers[above[1]], axis=0)
     _, firsts = np.unique(kinds, axis=1, return_index=True)
@@ -76,24 +76,18 @@ def _kinds(node: fx.Node, symbols: Sequence[Any], ranges: Ranges) -> Iterator[Va
         yield {symbol: int(value[at]) for symbol, value in values.items()}
 
 
-def _compared(node: fx.Node) -> Iterator[Callable[[Callable[[Any], Any]], Any]]:
-    """What decides the way: 1, sizes, strides, both together, and products of neighbours."""
+def _compared(node: fx.Node, values: Mapping[Any, Any]) -> Iterator[Any]:
+    """What decides the way: 1, strides, these times sizes, and products of neighbouring sizes."""
     own, made = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
-    yield lambda number: 1
-    for size, stride in zip(*_layout(own), strict=True):
-        yield lambda number, one=stride: number(one)  # type: ignore[misc]
-        yield lambda number, a=size, b=stride: number(a) * number(b)  # type: ignore[misc]
-    for shape in (own.shape, made.shape):
+    strides, *shapes = (
+        [_evaluated(one, values) for one in some] for some in (own.stride(), own.shape, made.shape)
+    )
+    yield 1
+    yield from strides
+    yield from (size * stride for size, stride in zip(shapes[0], strides, strict=True))
+    for shape in shapes:
         for begin, end in itertools.combinations(range(len(shape) + 1), 2):
-            part = shape[begin:end]
-            yield lambda number, some=part: math.prod(map(number, some))  # type: ignore[misc]
-
-
-def _over(
-    compared: Callable[[Callable[[Any], Any]], Any], values: Mapping[Any, Any], count: int
-) -> Any:
-    found = compared(lambda size: _evaluated(size, values))
-    return np.broadcast_to(np.asarray(found, np.int64), (count,))
+            yield math.prod(shape[begin:end])
 
 
 def _tried(node: fx.Node, values: Values) -> tuple[bool, bool] | None:
