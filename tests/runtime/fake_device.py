@@ -28,6 +28,7 @@ class FakeDevice:
         self.name, self.place = "fake:0", place
         self.capacity, self.targets = capacity, targets
         self.blocks: dict[int, np.ndarray[Any, Any]] = {}
+        self.locked: dict[int, int] = {}  # address -> bytes
         self.allocations = 0
         self.launches: list[str] = []
         self.arguments: list[list[int]] = []  # of each launch
@@ -62,6 +63,12 @@ class FakeDevice:
 
     alloc_shared = alloc
     free_shared = free
+
+    def lock(self, address: int, size: int) -> None:
+        self.locked[address] = size
+
+    def unlock(self, address: int) -> None:
+        del self.locked[address]
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)

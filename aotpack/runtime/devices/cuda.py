@@ -133,6 +133,17 @@ class CudaDevice:
         with relaxed(self._library):
             result(f"freeing memory for {self.name}", self.driver.cuMemFreeHost(address))
 
+    def lock(self, address: int, size: int) -> None:
+        driver, doing = self.driver, f"locking {size:,} bytes of the host for {self.name}"
+        with relaxed(self._library):
+            flags = driver.CU_MEMHOSTREGISTER_PORTABLE
+            result(doing, driver.cuMemHostRegister(address, size, flags))
+
+    def unlock(self, address: int) -> None:
+        with relaxed(self._library):
+            doing = f"unlocking memory of the host for {self.name}"
+            result(doing, self.driver.cuMemHostUnregister(address))
+
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         if size:
             doing = f"copying {size:,} bytes to {self.name}"

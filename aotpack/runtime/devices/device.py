@@ -65,10 +65,16 @@ class Device(Protocol):
         """Free memory of ``alloc`` once the work that uses it has finished."""
 
     def alloc_shared(self, size: int) -> int:
-        """Address of ``size`` bytes that host and kernels share, for assertions and large files."""
+        """Address of ``size`` bytes that host and kernels share, for assertions."""
 
     def free_shared(self, address: int) -> None:
         """Free memory of ``alloc_shared`` once the work that uses it has finished."""
+
+    def lock(self, address: int, size: int) -> None:
+        """Keep host memory in its place, so that copies from it are the device's own work."""
+
+    def unlock(self, address: int) -> None:
+        """Undo ``lock``, before the memory is freed."""
 
     def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
         """Host to device; ``source`` may be reused on return."""

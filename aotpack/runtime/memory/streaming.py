@@ -1,25 +1,27 @@
 """Copies tensors of a file to a device while the file is read, without a map of it.
 
-A GPU reads memory that it shares with the host several times as fast as other memory: 5.2 GB take
-0.19 s in place of 0.79 s (H200, PCIe 5, 2026-11-28). To get it takes 0.1 s: small files do without.
+A GPU copies from locked memory of the host by itself, many times as fast as from other memory:
+5.4 GB take 0.12 s in place of 0.74 s (H200, PCIe 5, 2026-11-30). To lock it takes 0.01 s, so small
+files do without.
 """
 
+import threading
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from ..devices.block import Block
 from ..devices.device import Device, active
 from ..dtypes import Array
-from ..errors import DeviceError
+from ..errors import AotpackError, DeviceError
 from ..files.checked import Identity
 from ..files.chunks import Memory, plain_memory, read_chunks
 
-LARGE = 2 << 30  # bytes that are copied
+LARGE = 256 << 20  # bytes that are copied
+_PAGE = 4096
+_TOUCHING = 8  # threads
 
 
 class Piece(NamedTuple):
@@ -52,23 +54,43 @@ def stream(
                 device.copy_in(target, source + first - begin, last - first, 0)
 
     is_large = sum(piece.end - piece.begin for piece in ordered) >= LARGE
-    memory: Memory = partial(_shared, device) if is_large else plain_memory
+    memory: Memory = partial(_locked, device) if is_large else plain_memory
     read_chunks(path, digests, copy, identity, memory)
 
 
-class _Shared:
-    """Memory of the host and the device as numpy takes it: an array of it keeps the block."""
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        place = {"shape": (block.size,), "typestr": "|u1", "data": (block.address, False)}
-        self.__array_interface__ = {"version": 3, **place}
-
-
-def _shared(device: Device, size: int) -> Array:
-    """Memory of the host and the device; slower memory where a limit leaves none of it."""
+def _locked(device: Device, size: int) -> Array:
+    """Memory that is locked until it is freed; other memory where a limit forbids that."""
+    memory = plain_memory(size)
+    _touch(memory)
+    address = memory.ctypes.data
     try:
         with active(device):
-            return np.asarray(_Shared(Block(device, size, is_shared=True)))
+            device.lock(address, size)
     except DeviceError:
-        return plain_memory(size)
+        return memory
+    weakref.finalize(memory, _unlock, device, address).atexit = False
+    return memory
+
+
+def _touch(memory: Array) -> None:
+    """Make the system provide all pages, by several threads: locking would do so one by one."""
+    step = -(-len(memory) // _TOUCHING)
+    parts = [memory[begin : begin + step : _PAGE] for begin in range(0, len(memory), step)]
+    started = []
+    for part in parts:
+        thread = threading.Thread(target=part.fill, args=(0,), daemon=True)
+        try:
+            thread.start()
+            started.append(thread)
+        except RuntimeError:  # the process may have no more threads
+            part.fill(0)
+    for thread in started:
+        thread.join()
+
+
+def _unlock(device: Device, address: int) -> None:
+    try:
+        with active(device):
+            device.unlock(address)
+    except AotpackError:
+        return  # the driver is shutting down and has unlocked all

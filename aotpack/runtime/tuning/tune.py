@@ -56,10 +56,13 @@ def tune(
     package: str | Path | ModuleType,
     device: int | str | Device | None = None,
     *,
-    weights: str | Path | None = None,
+    weights: str | Path | Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Tuning:
-    """Time all forms of all launches, at the example's sizes and others in their ranges."""
+    """Time all forms of all launches, at the example's sizes and others in their ranges.
+
+    ``weights`` is as for ``load``.
+    """
     with load(package, device, weights=weights) as model, active(model.device):
         manifest = model.manifest
         if not manifest.choices:

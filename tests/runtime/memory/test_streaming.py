@@ -32,29 +32,33 @@ def test_pieces_come_whole_to_their_places(
     np.testing.assert_array_equal(memory[:1000], wanted)
 
 
-@pytest.mark.parametrize(("large", "shared"), [(300, 1), (301, 0)])
-def test_a_large_file_is_read_into_memory_that_is_shared_and_given_back(
-    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, large: int, shared: int
+@pytest.mark.parametrize(("large", "is_locked"), [(300, True), (301, False)])
+def test_memory_of_a_large_file_is_locked_while_it_is_read(
+    tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch, large: int, is_locked: bool
 ) -> None:
     monkeypatch.setattr(streaming, "LARGE", large)
     (tmp_path / "w").write_bytes(bytes(300))
-    base, taken = device.alloc(300), list[int]()
-    monkeypatch.setattr(
-        device, "alloc_shared", lambda size: taken.append(size) or device.alloc(size)
-    )
+    base, seen, copied = device.alloc(300), list[bool](), device.copy_in
+
+    def copy_in(target: int, source: int, size: int, stream: int) -> None:
+        ends = {address: address + size for address, size in device.locked.items()}
+        seen.append(any(begin <= source < source + size <= end for begin, end in ends.items()))
+        copied(target, source, size, stream)
+
+    monkeypatch.setattr(device, "copy_in", copy_in)
     stream(device, tmp_path / "w", (), [Piece(0, 300, base)])
     gc.collect()
-    assert (len(taken), len(device.blocks)) == (shared, 1)
+    assert (seen, device.locked) == ([is_locked], {})
 
 
-def test_without_memory_to_share_a_large_file_is_read_as_a_small_one(
+def test_without_memory_to_lock_a_large_file_is_read_as_a_small_one(
     tmp_path: Path, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(size: int) -> int:
-        raise DeviceError("allocating bytes of the host: the limit of locked memory is reached")
+    def refuse(address: int, size: int) -> None:
+        raise DeviceError("locking bytes of the host: the limit of locked memory is reached")
 
     monkeypatch.setattr(streaming, "LARGE", 300)
-    monkeypatch.setattr(device, "alloc_shared", refuse)
+    monkeypatch.setattr(device, "lock", refuse)
     (tmp_path / "w").write_bytes(bytes([7]) * 300)
     base = device.alloc(300)
     stream(device, tmp_path / "w", (), [Piece(0, 300, base)])
