@@ -1,7 +1,7 @@
 """Export errors of torch, condensed to the user's lines. In reading order:
 
-``attempts`` (torch.export, and again), ``conditions`` and ``branches`` (logged while exporting),
-``derived`` (asserted by the export),
+``attempts`` (torch.export, and again) with ``solver`` (what torch's fails at), ``conditions`` and
+``branches`` (logged while exporting), ``derived`` (asserted by the export),
 ``evaluated`` (for many sizes at once),
 ``assumed`` (sizes that torch takes for 2 or more), ``kept_sizes`` (fixed with mutation),
 ``conditional_copies`` (that are changed) with ``reshaped`` (for some sizes), ``lines`` (the

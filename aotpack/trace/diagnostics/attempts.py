@@ -6,6 +6,7 @@ shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot prove, or ``q * ma
 """
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from typing import TypeAlias
 
 from torch._dynamo.exc import UserError, UserErrorType
@@ -16,6 +17,7 @@ from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared, guards_of
+from aotpack.trace.diagnostics.solver import without_quotients
 
 _ATTEMPT = "which attempt of torch.export"  # in the meta of a graph module
 PLAIN, OBLIVIOUS, ASSERTING = range(3)
@@ -40,7 +42,7 @@ def exported(export: Export, branches: Branches, *, is_strict: bool, first: int)
     branches.found.clear()
     try:
         program = export()
-    except (UserError, AssertionError, ValueError) as error:  # as well of how torch tells it
+    except (UserError, AssertionError, NotImplementedError, ValueError) as error:  # of its words
         if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
         may_guard = getattr(error, "error_type", None) is None
@@ -78,7 +80,10 @@ def _oblivious(
         asserts = attempt == ASSERTING
         try:
             branches.found.clear()
-            with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+            with (
+                _config.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
+                without_quotients() if asserts else nullcontext(),
+            ):
                 again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
         except Exception as failure:
             if not asserts and _is_about_sizes(failure):

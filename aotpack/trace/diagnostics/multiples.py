@@ -25,10 +25,11 @@ _CALLED = {
 }
 _ROUNDINGS = re.compile(r"\b(?:(math)\.(floor|ceil|trunc)|torch\.(sym_float))(?=\()")
 _MOST = 2**14  # the largest multiple that is found
+_MOST_ENOUGH = 256
 _UNBOUNDED = 2**30
 _LEAST = 2  # which torch does not name as an end of a range
 _SHOWN = 3
-_NUMBERS_OF_SIZES = (
+_HINTS = (
     (
         re.compile(r"\bmath\.sqrt\("),
         "math.sqrt(n) is a number of one size; n ** 0.5 is right for all",
@@ -41,8 +42,13 @@ _NUMBERS_OF_SIZES = (
         re.compile(r"\bmath\.trunc\(.*==|==.*\bmath\.trunc\("),
         "int(0.6 * n) is a number of one size; math.floor(0.6 * n) and n * 6 // 10 are not",
     ),
+    (
+        re.compile(r"(?i)unpool(1d|2d|3d)?\((?!.*output_size)"),
+        "Of a size that the step of the pool does not divide, unpooling makes another: give it "
+        "output_size=y.shape[2:], where y is what was pooled",
+    ),
 )
-"""What makes numbers of sizes, in conditions or the user's lines, and what to write instead."""
+"""What asks for some sizes, in conditions or the user's lines, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,27 @@ def multiple_of(name: str, conditions: Iterable[str]) -> tuple[int, str] | None:
     return (first, next(one for one, code in pairs if code is not None)) if is_found else None
 
 
+def enough_multiple(size: Declared, conditions: Iterable[str]) -> int | None:
+    """A multiple for all of which conditions hold, which hold for other sizes too.
+
+    None where there is none, and where a condition is about other sizes as well.
+    """
+    pattern = re.compile(rf"(?<!\w){re.escape(size.name)}(?!\w)")
+    codes = [compiled(one, {size.name}) for one in conditions if pattern.search(one)]
+    known = [code for code in codes if code is not None]
+    if not known or len(known) < len(codes):
+        return None
+    last = min(size.high or _UNBOUNDED, _MOST)
+    return next(
+        (
+            n
+            for n in range(2, min(last // 2, _MOST_ENOUGH) + 1)
+            if all(_all_hold(known, size.name, at) for at in range(n, last + 1, n))
+        ),
+        None,
+    )
+
+
 def _all_hold(codes: Iterable[CodeType], name: str, size: int) -> bool:
     return all(holds(code, {name: size}) for code in codes)
 
@@ -169,6 +196,8 @@ def told(
             else:
                 remedies.append(part.declaration)
             known.add(size.name)
+        elif multiple := enough_multiple(size, conditions):
+            remedies.append(size.remedy(multiple))
     others = [one for one in conditions if compiled(one, known) is None][:_SHOWN]
     places = [
         f"{size.name} is {size.place}"
@@ -184,8 +213,8 @@ def told(
 
 
 def _hint(text: str) -> str:
-    """What to write instead, where numbers are made of sizes."""
-    found = (hint for pattern, hint in _NUMBERS_OF_SIZES if pattern.search(text))
+    """What to write instead of what asks for some sizes."""
+    found = (hint for pattern, hint in _HINTS if pattern.search(text))
     return "".join(f" {hint}." for hint in found)
 
 

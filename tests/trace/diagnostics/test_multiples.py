@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import aotpack
 from aotpack.errors import TraceError
-from aotpack.trace.diagnostics.multiples import Declared, multiple_of, told
+from aotpack.trace.diagnostics.multiples import Declared, enough_multiple, multiple_of, told
 
 N, B = Dim("n", min=2, max=64), Dim("b", min=2, max=64)
 ASKS = {
@@ -188,3 +188,11 @@ def test_other_functions_have_no_end() -> None:
     condition = "math.exp(n) > 3"
     message = told([Declared("n", "x", 0, 2, 64)], {condition: ""}, {}, ["m.py:1: x"])
     assert condition in message and "Declare" not in message
+
+
+def test_a_multiple_that_is_enough() -> None:
+    declared = Declared("n", "x", 0, 4, 60)
+    assert enough_multiple(declared, ["2*(n // 4) == (n // 2)", "m == 3"]) == 4
+    assert enough_multiple(declared, ["n <= 40", "2*(n // 4) == (n // 2)"]) is None
+    assert enough_multiple(declared, ["2*(n // 4) == (n // 2)", "n == m"]) is None
+    assert enough_multiple(declared, ["m == 3"]) is None
