@@ -215,6 +215,7 @@ def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:
         *(name for pair in equal_sizes(conditions) for name in pair),
     ]
     found = map(_FIX.fullmatch, fixes.partition("\n\n")[0].split("\n"))
+    known += [f"_{name}" for name in known]  # of which torch makes multiples
     suggested = "; ".join(one[1] for one in found if one and one[2] not in known)
     end = f" torch suggests {suggested}" if suggested else ""
     return right_for_some(sizes, conditions, log.operators, log.conditions or place) + end

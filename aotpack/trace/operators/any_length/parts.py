@@ -19,15 +19,44 @@ _torch_combinations: _Function = torch.combinations
 
 
 def _chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
-    """Two chunks are halves; how many more there are is known of a multiple of their number."""
+    """As many parts as of the example, of sizes near it that give as many.
+
+    Two chunks are halves. Of a multiple of their number there are that many.
+    """
     size = input.shape[dim]
     if not isinstance(size, torch.SymInt) or chunks < 1:
         return _torch_chunk(input, chunks, dim)
     if chunks == 2:
         return _between(input, dim, [0, (size + 1) // 2, size])
-    if not statically_known_true(size % chunks == 0):
+    if statically_known_true(size % chunks == 0):
+        return _between(input, dim, [*(n * (size // chunks) for n in range(chunks)), size])
+    if not size.node.has_hint() or not _hint(size):
         return _torch_chunk(input, chunks, dim)
-    return _between(input, dim, [*(n * (size // chunks) for n in range(chunks)), size])
+    low, high = _sizes_of_as_many(_hint(size), chunks)
+    _check(size >= low)
+    if high is not None:
+        _check(size <= high)
+    length = (size + chunks - 1) // chunks
+    return _between(input, dim, [*(n * length for n in range(_parts(low, chunks))), size])
+
+
+def _parts(size: int, chunks: int) -> int:
+    """How many parts ``chunk`` makes, all but the last of which have one length."""
+    return -(-size // -(-size // chunks))
+
+
+def _sizes_of_as_many(size: int, chunks: int) -> tuple[int, int | None]:
+    """The sizes around one that give as many parts; there is no last where all further ones do.
+
+    That is so behind ``(chunks - 1) ** 2``, which gives one part less than ``chunks``.
+    """
+    count, last = _parts(size, chunks), (chunks - 1) ** 2
+    low = high = size
+    while low > 1 and _parts(low - 1, chunks) == count:
+        low -= 1
+    while high <= last and _parts(high + 1, chunks) == count:
+        high += 1
+    return low, high if high <= last else None
 
 
 def _tensor_split(input: torch.Tensor, *given: Any, dim: int = 0, **named: Any) -> Any:

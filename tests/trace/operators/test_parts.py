@@ -1,0 +1,92 @@
+"""Parts of a dynamic axis: built where all sizes give as many, else told for which they do."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import aotpack
+from aotpack.errors import TraceError
+
+MOST = 20
+
+
+class Parts(nn.Module):
+    def __init__(self, cut: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.cut = cut
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return tuple(part * 2 for part in self.cut(x))
+
+
+def built(model: nn.Module, example: int, low: int, high: int) -> Any:
+    shapes = ({0: Dim("n", min=low, max=high)},)
+    given = (torch.randn(example, 2),)
+    return aotpack.compile(model, given, dynamic_shapes=shapes, target="interpreter")
+
+
+def check_all(model: nn.Module, package: Any, low: int, high: int) -> None:
+    """Compare with eager for all sizes up to a small one."""
+    for size in range(low, min(high, MOST) + 1):
+        x = torch.randn(size, 2)
+        ours, eager = package(x), model(x)
+        assert len(ours) == len(eager), size
+        assert all(torch.equal(a, b) for a, b in zip(ours, eager, strict=True)), size
+
+
+def chunks(count: int) -> Parts:
+    return Parts(lambda x: x.chunk(count, 0))
+
+
+def of(length: int) -> Parts:
+    return Parts(lambda x: x.split(length))
+
+
+BUILT: dict[str, tuple[Parts, int, int, int]] = {  # with the example, the least, the largest size
+    "chunk(3)": (chunks(3), 12, 5, 40),
+    "chunk(3), of sizes of two parts": (Parts(lambda x: x.repeat(2, 1).chunk(3)), 4, 3, 40),
+    "chunk(4)": (chunks(4), 12, 10, 40),
+    "chunk(4), three parts": (chunks(4), 5, 5, 6),
+    "chunk(5), four parts": (Parts(lambda x: torch.chunk(x, 5, dim=-2)), 12, 11, 12),
+    "split(4)": (of(4), 10, 9, 12),
+    "split of a rest": (Parts(lambda x: x.split([4, x.shape[0] - 4])), 12, 4, 40),
+    "split of a third": (Parts(lambda x: x.split((x.shape[0] + 2) // 3)), 12, 5, 40),
+    "tensor_split(3)": (Parts(lambda x: x.tensor_split(3)), 12, 2, 40),
+    "tensor_split at places": (Parts(lambda x: x.tensor_split((2, 5))), 12, 3, 40),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_as_many_parts_of_all_sizes(name: str) -> None:
+    model, example, low, high = BUILT[name]
+    check_all(model, built(model, example, low, high), low, high)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "low", "accepted"),
+    [
+        (chunks(3), 12, 2, (5, 40)),
+        (chunks(3), 12, 4, (5, 40)),
+        (chunks(4), 12, 3, (10, 40)),
+        (chunks(4), 12, 9, (10, 40)),
+        (chunks(4), 7, 3, (7, 8)),
+        (chunks(5), 20, 13, (17, 40)),
+        (of(4), 10, 3, (9, 12)),
+        (Parts(lambda x: x.split((x.shape[0] + 2) // 3)), 12, 4, (5, 40)),
+    ],
+)
+def test_sizes_that_give_as_many_parts_are_told(
+    model: Parts, example: int, low: int, accepted: tuple[int, int]
+) -> None:
+    with pytest.raises(TraceError, match=r"at test_parts.py:\d+: .*(chunk|split)\(") as raised:
+        built(model, example, low, 40)
+    told = re.search(r"Declare Dim\('n', min=(\d+), max=(\d+)\) for", str(raised.value))
+    assert told is not None, raised.value
+    assert (int(told[1]), int(told[2])) == accepted
+    assert "torch suggests" not in str(raised.value)
+    check_all(model, built(model, example, *accepted), *accepted)
