@@ -70,7 +70,7 @@ from aotpack.trace.operators.recurrent import RecurrentLoops
 from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.returned_views import copied_results
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
-from aotpack.trace.operators.windows import restored_bases
+from aotpack.trace.operators.windows import copied_windows
 from aotpack.trace.source import lend_lines
 from aotpack.trace.triton.triton_kernels import TritonPort
 
@@ -211,7 +211,7 @@ def decompose(
             shapes_of_any_length(),
             kept_layouts(program),
             plain_views(program),
-            restored_bases(program),
+            copied_windows(program),
             converted_copies(program),
             separate_operands(program),
             copied_results(program),

@@ -1,8 +1,9 @@
 """Refuses programs whose dynamic sizes are numbers once mutation is removed.
 
-torch computes the change of some views, such as those of ``unfold``, for the example's sizes.
+torch computes the change of some views, such as those of ``unbind``, for the example's sizes.
 """
 
+import operator
 from collections.abc import Iterator
 
 import torch
@@ -62,6 +63,8 @@ def _changes_a_view(node: fx.Node) -> bool:
     target, first = node.target, next(iter(node.args), None)
     if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
         return False
+    if isinstance(first, fx.Node) and first.target is operator.getitem:
+        first = first.args[0]
     return (
         isinstance(first, fx.Node)
         and isinstance(first.target, torch._ops.OpOverload)
