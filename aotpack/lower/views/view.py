@@ -121,7 +121,10 @@ def wrapped(index: Scalar, size: Int) -> Int:
     if known_lt(position, 0):
         return position + size
     if not known_le(0, position):
-        raise CannotLower(f"the index {position} may be negative or not")
+        raise CannotLower(
+            f"the index {position} may be negative or not: torch._check(n >= 0) says which of a "
+            "number n = i.item(); x.index_add_(0, i.reshape(1), row[None]) is x[i] += row"
+        )
     return position
 
 

@@ -154,3 +154,69 @@ def test_a_mask_that_may_be_causal_is_told() -> None:
     model = Model(lambda x: layers(x, given[1], tgt_mask=mask, tgt_is_causal=True))
     packaged = aotpack.compile(model, given[:1], target="cpu")
     torch.testing.assert_close(packaged(given[0]), model(given[0]), rtol=1e-4, atol=1e-5)
+
+
+class Stored(nn.Module):
+    """A copy of the input, in which a function writes where an integer says."""
+
+    def __init__(self, write: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__()
+        self.write = write
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        self.write(y, i)
+        return y
+
+
+def set_item(*key: object, value: object) -> Callable[[torch.Tensor, torch.Tensor], object]:
+    """``y[key] = value``; "i" stands for the integer, and a function of ``y`` for a value."""
+
+    def write(y: torch.Tensor, i: torch.Tensor) -> None:
+        at = tuple(i if one == "i" else one for one in key)
+        y[at[0] if len(at) == 1 else at] = value(y) if callable(value) else value
+
+    return write
+
+
+STORED = {
+    "a number": set_item("i", value=5),
+    "a bool": set_item("i", value=True),
+    "a row": set_item("i", value=torch.arange(6.0)),
+    "a row of the tensor": set_item("i", value=lambda y: y[1]),
+    "a row with leading ones": set_item(None, "i", slice(None), None, value=X[:1, None, :, None]),
+    "an element": set_item("i", -1, value=7),
+    "a part": set_item(..., "i", slice(1, 3), value=2.5),
+    "a column": set_item(slice(None), "i", value=torch.arange(4)),
+    "the diagonal": set_item("i", "i", value=0),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_an_integer_that_data_decide_says_where_to_write(name: str) -> None:
+    model = Stored(STORED[name])
+    packaged = aotpack.compile(model, (X, torch.tensor(1)), target="interpreter")
+    for number in (0, 3, -1, -4):
+        given = X + number, torch.tensor(number)
+        assert torch.equal(packaged(*given), model(*given))
+
+
+def test_an_integer_beyond_the_elements_is_found() -> None:
+    model, given = Stored(STORED["a number"]), (X, torch.tensor(1))
+    packaged = aotpack.compile(model, given, target="cpu", check_indices=True)
+    with pytest.raises(IndexError):
+        model(X, torch.tensor(4))
+    with pytest.raises(AotpackError, match=r"(?s)at least -4 and less than 4.*test_answers\.py"):
+        packaged(X, torch.tensor(4))
+
+
+def add_to_a_row(y: torch.Tensor, i: torch.Tensor) -> None:
+    y[i] += 1
+
+
+def test_sums_in_place_at_an_integer_are_told_to_be_index_add() -> None:
+    given = X, torch.tensor(1)
+    with pytest.raises(AotpackError, match=r"x\.index_add_\(0, i\.reshape\(1\), row\[None\]\)"):
+        aotpack.compile(Stored(add_to_a_row), given, target="cpu")
+    model = Stored(lambda y, i: y.index_add_(0, i.reshape(1), torch.ones(1, 6)))
+    assert torch.equal(aotpack.compile(model, given, target="cpu")(*given), model(*given))
