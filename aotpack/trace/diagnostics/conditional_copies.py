@@ -11,7 +11,8 @@ change of either side is refused.
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -54,56 +55,70 @@ def check_conditional_copies(name: str, program: ExportedProgram) -> None:
 
 
 def _check(name: str, graph: fx.Graph, spans: Ranges) -> None:
-    roots: dict[fx.Node, fx.Node] = {}
-    sources: dict[fx.Node, fx.Node] = {}  # what each alias is made of
+    memory = _Memory()
     copies: dict[fx.Node, fx.Node] = {}  # by the memory of which they are a copy, or a view
     reshaped: list[fx.Node] = []
-    writes: list[tuple[fx.Node, fx.Node]] = []  # to a value, by a call
     for node in graph.nodes:
-        of_memory = list(_aliases(node))
-        roots[node] = roots[of_memory[0][0]] if of_memory else node
-        sources.update({node: of_memory[0][0]} if of_memory else {})
+        written = memory.add(node)
         if node.target in _MAY_COPY:
             if _is_open(node.all_input_nodes[0].meta.get("val")):
-                copies.setdefault(roots[node], node)
+                copies.setdefault(memory.roots[node], node)
             elif node.target is not _ATEN.contiguous.default:  # the order of memory decides alone
                 reshaped.append(node)
-        for value in (value for value, is_written in of_memory if is_written):
-            writes.append((value, node))
-            if roots[value] in copies:
-                raise _refusal(name, copies[roots[value]], node, _OPEN)
-    for one in reshaped if writes else ():
-        change = _seen_on_the_other_side(one, writes, roots, sources)
+        for root in (memory.roots[value] for value in written):
+            if root in copies:
+                raise _refusal(name, copies[root], node, _OPEN)
+    for one in reshaped:
+        change = memory.seen_on_the_other_side(one)
         if change is not None:
             _check_reshaped(name, one, change, example_sizes(graph), spans)
 
 
-def _seen_on_the_other_side(
-    copy: fx.Node,
-    writes: Sequence[tuple[fx.Node, fx.Node]],
-    roots: Mapping[fx.Node, fx.Node],
-    sources: Mapping[fx.Node, fx.Node],
-) -> fx.Node | None:
-    """A later change of what is reshaped, or of the result, that the other would show: it is read.
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Which values of a graph share memory, and its changes. Nodes are added in their order."""
 
-    Inputs and weights are always read: their memory outlives the call.
-    """
-    order = {node: number for number, node in enumerate(copy.graph.nodes)}
-    family = [node for node in roots if roots[node] is roots[copy]]
-    made = {copy}
-    for node in family:
-        if sources.get(node) in made:
-            made.add(node)
-    for value, change in writes:
-        if roots[value] is not roots[copy] or order[change] < order[copy]:
-            continue
-        is_made = value in made
-        if is_made and roots[copy].op in ("placeholder", "get_attr"):
-            return change
-        others = (node for node in family if (node in made) != is_made)
-        if any(order[user] > order[change] for node in others for user in node.users):
-            return change
-    return None
+    order: dict[fx.Node, int] = field(default_factory=dict)
+    roots: dict[fx.Node, fx.Node] = field(default_factory=dict)  # whose memory each value shares
+    sources: dict[fx.Node, fx.Node] = field(default_factory=dict)  # what each alias is made of
+    families: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)  # by the root
+    writes: dict[fx.Node, list[tuple[fx.Node, fx.Node]]] = field(default_factory=dict)
+    """By the root: the value that is changed, and the call."""
+
+    def add(self, node: fx.Node) -> list[fx.Node]:
+        """Add a node; the values whose memory it changes."""
+        of_memory = list(_aliases(node))
+        self.order[node] = len(self.order)
+        self.roots[node] = self.roots[of_memory[0][0]] if of_memory else node
+        self.sources.update({node: of_memory[0][0]} if of_memory else {})
+        self.families.setdefault(self.roots[node], []).append(node)
+        written = [value for value, is_written in of_memory if is_written]
+        for value in written:
+            self.writes.setdefault(self.roots[value], []).append((value, node))
+        return written
+
+    def seen_on_the_other_side(self, copy: fx.Node) -> fx.Node | None:
+        """A later change of what is reshaped, or of the result, that the other would show.
+
+        That is so where the other is read. Inputs and weights are always read: their memory
+        outlives the call.
+        """
+        root = self.roots[copy]
+        later = [
+            pair for pair in self.writes.get(root, ()) if self.order[pair[1]] > self.order[copy]
+        ]
+        made = {copy}
+        for node in self.families[root] if later else ():
+            if self.sources.get(node) in made:
+                made.add(node)
+        for value, change in later:
+            is_made = value in made
+            if is_made and root.op in ("placeholder", "get_attr"):
+                return change
+            others = (node for node in self.families[root] if (node in made) != is_made)
+            if any(self.order[user] > self.order[change] for node in others for user in node.users):
+                return change
+        return None
 
 
 def _check_reshaped(
