@@ -12,6 +12,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.kernels.access import memory_order
@@ -30,7 +31,7 @@ from aotpack.trace.operators.counted.elements import check_demands
 from aotpack.trace.operators.operators import OperatorReader
 from aotpack.trace.operators.strided import check_strided
 from aotpack.trace.sizes import Sizes, find_sizes
-from aotpack.trace.source import source_of
+from aotpack.trace.source import source_of, users_source_of
 from aotpack.trace.tree import check_counters, children_of, leaf_of, leaf_paths, tree_of
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
 from aotpack.trees import Tree
@@ -54,7 +55,7 @@ def build_graph(
     refs = {placeholders[place]: ref for place, ref in _refs(weights, inputs).items()}
     reader = OperatorReader(name, sizes, refs, counted, **options)
     results, updates = _outputs(program), updates_of(name, program, weights, inputs)
-    nodes = reader.read(_with_purpose(name, [*results, *updates.values()]))
+    nodes = reader.read(_with_purpose(name, program, [*results, *updates.values()]))
     assertions, flags, flag_updates = flags_of(reader.asserted, reader.unused)
     _check_results(name, program, sizes, nodes, tuple(inputs.values()))
     changes = tuple((target, reader.ref(node)) for target, node in updates.items())
@@ -109,13 +110,39 @@ def _check_results(
     check_demands(name, program, sizes)
 
 
-def _with_purpose(name: str, results: Sequence[fx.Node]) -> Sequence[fx.Node]:
-    """The results, if there are any."""
+def _with_purpose(
+    name: str, program: ExportedProgram, results: Sequence[fx.Node]
+) -> Sequence[fx.Node]:
+    """The results, if there are any, and none is a number that is not known before a call."""
+    paths = leaf_paths(program.call_spec.out_spec)
+    for path, node in zip(paths, _returned(program), strict=True):
+        value = node.meta.get("val") if isinstance(node, fx.Node) else None
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise _returned_number(name, node, path, is_data=bool(free_unbacked_symbols(value)))
     if not results:
         raise TraceError(
             f"tracing {name}: forward returns no tensor; return what should be computed"
         )
     return results
+
+
+def _returned(program: ExportedProgram) -> list[Any]:
+    """What forward returns, without structure."""
+    (output,) = program.graph.find_nodes(op="output")
+    pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
+    return [node for node, spec in pairs if spec.kind is OutputKind.USER_OUTPUT]
+
+
+def _returned_number(name: str, node: fx.Node, path: str, *, is_data: bool) -> UnsupportedError:
+    what, line = "that depends on a size", users_source_of(node)
+    remedy = "Keep the number out of the model, or make it a tensor."
+    if is_data:
+        what = "that is read from a tensor, by item() or tolist()"
+        remedy = "Return the tensor; callers make numbers of the result."
+    return UnsupportedError(
+        f"tracing {name}: the result has a number {what}{f' ({path})' if path else ''}; tensors "
+        f"and fixed Python values are accepted. {remedy}" + (f"\n  at {line}" if line else "")
+    )
 
 
 def _kept(
@@ -205,7 +232,7 @@ def _order(value: torch.Tensor, shape: tuple[Int, ...], sizes: Sizes) -> tuple[i
 
 def _outputs(program: ExportedProgram) -> list[fx.Node]:
     """The tensor nodes that forward returns, in order."""
-    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    (output,) = program.graph.find_nodes(op="output")
     pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
     return [node for node, spec in pairs if is_returned(spec)]
 

@@ -120,6 +120,19 @@ def test_rows_are_written_as_a_refusal_says(trace_function):
             r"data-dependent: an integer that is made of a float\. .*\n  at .*x.sum\(\).item",
         ),
         (
+            lambda self, x: x[: int(x.sum())],
+            r"data-dependent: an integer that is made of a float\. .*\n  at .*x.sum\(\)\)",
+        ),
+        (
+            lambda self, x: x * float(x.max()),
+            r"a number, or a condition, that is made of a float\. .*\n  at .*float\(x.max.*\n"
+            r"Accepted .* float\(x.max\(\)\) as a factor is x.max\(\)",
+        ),
+        (
+            lambda self, x: x[x.nonzero().flatten().tolist()],
+            r"data-dependent: .*\n.*\n  at .*tolist.*\nAccepted .* as an index it stays a tensor",
+        ),
+        (
             lambda self, x: torch.nn.functional.one_hot(x.long()),
             r"data-dependent: the integer u0\. .*\n  at .*\n.*for sizes .*plain numbers",
         ),

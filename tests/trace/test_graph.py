@@ -186,6 +186,13 @@ def test_refuses_no_result(trace_function):
         trace_function(lambda self, x: 3, X)
 
 
+@pytest.mark.parametrize("returned", [lambda self, x: x.tolist(), lambda self, x: x.max().item()])
+def test_refuses_numbers_that_are_read_from_tensors(trace_function, returned):
+    message = r"(?s)is read from a tensor, .* Return the tensor; .*at test_graph.py:\d+: .*returned"
+    with pytest.raises(UnsupportedError, match=message):
+        trace_function(returned, X[0])
+
+
 @pytest.mark.row("S:H19", "S:H20")
 def test_complex_inputs_are_pairs(trace_function):
     graph = trace_function(lambda self, x: x.real, X.to(torch.complex64)).graph

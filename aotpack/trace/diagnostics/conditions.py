@@ -67,10 +67,17 @@ _COUNTED = (
     "its range."
 )
 _OF_FLOAT = ("the integer TruncToInt(", "the integer FloorToInt(", "the integer CeilToInt(")
+_A_FLOAT = re.compile(r"the condition zuf\d+")
+_AS_A_FACTOR = " float(x.max()) as a factor is x.max(), which stays a tensor."
+_TO_A_LIST = (
+    " tolist() makes numbers of Python: compute with the tensor, return it, and let callers make "
+    "numbers of the result; as an index it stays a tensor."
+)
 _ROUNDED = (
     " int(x.max().item()) as a factor is x.max().trunc(), which stays a tensor; as a size it is "
     "k = x.max().long().item(), with torch._check(k <= x.shape[0]) for its range."
 )
+_MAKES_INTEGERS = re.compile(r"\b(int|round|floor|ceil|trunc)\(")
 _AT_AN_INDEX = re.compile(r"\]\s*[-+*/]?=(?!=)")
 _WRITES = (
     "Accepted in its place is an index that stays a tensor: x.index_copy_(0, n.reshape(1), "
@@ -182,12 +189,18 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     if _IS_EMPTY.fullmatch(what):
         rows.append("an operator of the line asks whether a tensor has no elements")
     accepted = _ALTERNATIVES
-    if what.startswith(_OF_FLOAT):
+    rounds = any(map(_MAKES_INTEGERS.search, place))
+    if _A_FLOAT.fullmatch(what) and not rounds:
+        rows[0] = _DATA_DEPENDENT.format("a number, or a condition, that is made of a float")
+        accepted = _ALTERNATIVES + _AS_A_FACTOR
+    elif what.startswith(_OF_FLOAT) or _A_FLOAT.fullmatch(what):
         rows[0] = _DATA_DEPENDENT.format("an integer that is made of a float")
         accepted = _ALTERNATIVES + _ROUNDED
     elif what.startswith("the integer"):
         is_write = any(map(_AT_AN_INDEX.search, place))
         accepted = _WRITES if is_write else _ALTERNATIVES + _COUNTED
+    if any(".tolist(" in line for line in place):
+        accepted += _TO_A_LIST
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
 
 

@@ -47,6 +47,12 @@ _HINTS = (
         "Of a size that the step of the pool does not divide, unpooling makes another: give it "
         "output_size=y.shape[2:], where y is what was pooled",
     ),
+    (
+        re.compile(r"\bistft\(.*\blength="),
+        "torch.istft takes a plain number as its length; without one it gives hop_length * (frames "
+        "- 1) elements, which are all of a centred signal whose size is declared as a multiple of "
+        "hop_length",
+    ),
 )
 """What asks for some sizes, in conditions or the user's lines, and what to write instead."""
 

@@ -309,3 +309,27 @@ def test_scans_along_a_dynamic_length_are_refused(mode: str, shapes: Any, words:
     model = Model(lambda x: associative_scan(torch.add, x, 0, combine_mode=mode))
     with pytest.raises(TraceError, match=words):
         aotpack.compile(model, (floats(5, 3),), dynamic_shapes=(shapes,), target="interpreter")
+
+
+def there_and_back(x: torch.Tensor, **length: Any) -> torch.Tensor:
+    window = torch.hann_window(16)
+    spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+    return torch.istft(spectrum, 16, 4, window=window, length=length["length"] if length else None)
+
+
+def test_signals_of_a_multiple_come_back_without_a_length() -> None:
+    model, shapes = Model(there_and_back), ({1: 4 * Dim("n", min=3, max=50)},)
+    package = aotpack.compile(model, (floats(1, 64),), dynamic_shapes=shapes, target="interpreter")
+    for size in (12, 64, 100):
+        x = floats(1, size)
+        ours = package(x)
+        assert ours.shape == x.shape
+        torch.testing.assert_close(ours, model(x))
+
+
+def test_a_dynamic_length_of_a_signal_is_refused_with_what_to_do() -> None:
+    model = Model(lambda x: there_and_back(x, length=x.shape[1]))
+    words = r"(?s)n is 64, as istft asks.*torch.istft.*without one it gives hop_length"
+    shapes = ({1: Dim("n", min=12, max=200)},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(model, (floats(1, 64),), dynamic_shapes=shapes, target="interpreter")
