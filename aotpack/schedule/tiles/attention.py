@@ -14,6 +14,8 @@ NARROW_HEAD = 32
 WIDE_HEAD = 64  # elements; beyond, registers are the limit
 SMALLEST_SIDE = 16
 LARGE = AttentionTile(128, 64, 8, 3)
+SHORT = AttentionTile(64, 32, 4, 3)  # 197 keys of ViT-B/16, batch 32: 27 us, 42 with LARGE
+SHORT_KEYS = 256  # up to which few steps overlap in a program: more programs do
 MANY_KEYS = 2048  # from which on descriptors of long heads gain more than it takes to make them
 WGMMA_ARCHES = (HOPPER, LATER - 1)
 OTHERS_HALF = (
@@ -132,7 +134,8 @@ def _measured(template_op: Attention, gpu: Gpu) -> tuple[Variant, ...]:
     queries = template_op.batch.extent * template_op.head.extent * length
     if not wide and not template_op.causal and bounds(queries)[1] > many and typical(length) >= 128:
         hopper.insert(0, Variant(AttentionTile(64, 64, 4, 3), *WGMMA_ARCHES, queries, many))
-        hopper[-1] = Variant(LARGE, *WGMMA_ARCHES, queries, None)
+        largest = SHORT if typical(template_op.j.extent) <= SHORT_KEYS else LARGE
+        hopper[-1] = Variant(largest, *WGMMA_ARCHES, queries, None)
     return (
         Variant(mma, 0, HOPPER - 1, length, None),
         *hopper,

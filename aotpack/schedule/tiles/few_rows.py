@@ -17,7 +17,9 @@ before it starts (us, 2026-11-23; a copy takes 8.1 us for 32 MiB):
 
 Without a matrix unit 4 rows of 16384 x 2048 took 20.2 us, and 8 rows 39.3. Alone, programs of two
 columns whose warps lie along k are as quick for short rows; between other launches of a decode step
-a warp for each column is: 657 us for all products of Llama-1B, 676 with warps along k.
+a warp for each column is: 657 us for all products of Llama-1B, 676 with warps along k. Rows of 4096
+hold twice the registers that way, and each warp reads the left factor anew: with warps along k a
+decode step of four layers of Llama-8B takes 681 us, not 783 (2026-11-30).
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,7 +56,7 @@ SUMS = 64  # registers of a thread
 VECTORS = 16  # of weights in a thread's registers, for several groups of steps; half for codes
 ALL_VECTORS = 28  # the same, if all steps of one row are one group
 ALL_CODES = 32  # the same, of codes of 8 bits
-SHORT_ROW, LONG_ROW = 4096, 16384  # bytes along k of one column
+SHORT_ROW, MIDDLE_ROW, LONG_ROW = 4096, 8192, 16384  # bytes along k of one column
 SHORT_CODES = 2048  # likewise, of 8 bits: more columns share what the left factor costs,
 MANY_CODES = 8192  # where there are so many
 SPLITS = (8, 6, 4, 3, 2)
@@ -214,7 +216,8 @@ def _shapes(
         return (widest // side, 1), (other // side, 1), (4, 1), (2, 4)
     if size == 1 or depth * size <= SHORT_ROW:
         return (8 // side, 1), (4, 1), (2, 4), (4, 4)
-    if depth * size <= LONG_ROW:
+    is_middle = size == 2 and depth * size <= MIDDLE_ROW
+    if depth * size <= LONG_ROW and not is_middle:
         return (4, 1), (2, 4), (4, 4), (8, 1)
     return (2, 4), (4, 4), (4, 1), (8, 1)
 

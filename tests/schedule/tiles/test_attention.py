@@ -23,6 +23,15 @@ def attention(head: int, operand: DType) -> Attention:
     return Attention("y", b, h, i, j, d, e, *slots, 0.5, False, None, None, operand)
 
 
+def fixed(batch: int, heads: int, keys: int, head: int) -> Attention:
+    w = Writer(())
+    q = w.input("q", batch, heads, keys, head, dtype=BF16)
+    extents = (batch, heads, keys, keys, head, head)
+    b, h, i, j, d, e = (Axis(f"a{k}", Int.of(extent)) for k, extent in enumerate(extents))
+    slots = (load(q, b, h, i, d), load(q, b, h, j, d), load(q, b, h, j, e))
+    return Attention("y", b, h, i, j, d, e, *slots, 0.5, False, None, None, BF16)
+
+
 @pytest.mark.parametrize("operand", [F32, BF16], ids=str)
 @pytest.mark.parametrize("head", [16, 40, 64, 128, 256, 512])
 def test_every_architecture_has_a_tile_that_fits(head: int, operand: DType) -> None:
@@ -55,13 +64,7 @@ def test_long_heads_take_less_at_a_time() -> None:
 def test_long_heads_of_many_keys_come_through_descriptors(
     head: int, keys: int, is_described: bool
 ) -> None:
-    w = Writer(())
-    q = w.input("q", 2, 4, keys, head, dtype=BF16)
-    b, h, i, j, d, e = (
-        Axis(f"a{k}", Int.of(n)) for k, n in enumerate((2, 4, keys, keys, head, head))
-    )
-    slots = (load(q, b, h, i, d), load(q, b, h, j, d), load(q, b, h, j, e))
-    o = Attention("y", b, h, i, j, d, e, *slots, 0.5, False, None, None, BF16)
+    o = fixed(2, 4, keys, head)
     described = {
         arch: any(
             isinstance(v.tile, AttentionTile) and v.tile.descriptors
@@ -71,3 +74,11 @@ def test_long_heads_of_many_keys_come_through_descriptors(
         for arch in ARCHES
     }
     assert described == {arch: bool(is_described) and 90 <= arch < 110 for arch in ARCHES}
+
+
+@pytest.mark.parametrize(
+    ("keys", "sides"), [(197, (64, 32)), (256, (64, 32)), (257, (128, 64)), (1024, (128, 64))]
+)
+def test_many_rows_of_few_keys_take_small_tiles(keys: int, sides: tuple[int, int]) -> None:
+    last = [v.tile for v in attention_variants(fixed(64, 12, keys, 64), H200) if v.takes(90)][-1]
+    assert isinstance(last, AttentionTile) and (last.i, last.j) == sides

@@ -60,6 +60,22 @@ def test_rows_that_are_few_for_sure_need_no_other_tile() -> None:
     assert few.at_most is None and few.tile == few.tiles[0] and few.arch_low == 90
 
 
+@pytest.mark.parametrize(
+    ("k", "operand", "tile"),
+    [
+        (2048, BF16, (8, 256)),
+        (3072, BF16, (2, 1024)),
+        (4096, BF16, (2, 1024)),
+        (2048, F32, (4, 128)),
+        (8192, BF16, (4, 256)),
+        (14336, BF16, (2, 1024)),
+    ],
+)
+def test_columns_of_one_row_by_their_length(k: int, operand: DType, tile: tuple[int, int]) -> None:
+    (one,) = variants(1, 4096, k, operand)
+    assert isinstance(one.tile, MatmulTile) and (one.tile.n, one.tile.k) == tile
+
+
 def test_few_columns_share_their_sums() -> None:
     sides = ((2048, 8192), (2048, 2048), (16384, 2048))
     tiles = [variants(16, n, k)[0].tile for n, k in sides]
