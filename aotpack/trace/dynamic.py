@@ -10,8 +10,9 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import TraceError, UsageError, did_you_mean
+from aotpack.errors import TraceError, UsageError
 from aotpack.trace.diagnostics.guards import LeafSpec
+from aotpack.trace.layers.named_arguments import inputs_within, parameters_given
 from aotpack.trace.tree import children_of
 
 _SPEC = re.compile(
@@ -54,7 +55,8 @@ def merge_dynamic(
     shapes = specs_by_argument(module, args, kwargs, dynamic_shapes)
     if not extra:
         return shapes
-    named = dict(shapes or dict.fromkeys(_bound(module, args, kwargs)))
+    within = inputs_within(module, parameters_given(module, args, kwargs))
+    named = dict(shapes or dict.fromkeys(_by_name(within)))
     for argument, axes in extra.items():
         _check_argument(argument, named)
         named[argument] = {**_by_axis(named[argument]), **axes}
@@ -99,22 +101,27 @@ def specs_by_argument(
     kwargs: Mapping[str, Any],
     dynamic_shapes: Any,
 ) -> dict[str, Any] | None:
-    """``dynamic_shapes`` with an entry for each argument of forward, checked against the inputs."""
-    bound = _bound(module, args, kwargs)
+    """``dynamic_shapes`` with an entry for each argument of forward, checked against the inputs.
+
+    torch.export's form is accepted for ``*args`` and ``**kwargs``, and a name for each input.
+    """
+    given = parameters_given(module, args, kwargs)
     if not dynamic_shapes:
         return None
-    if isinstance(dynamic_shapes, Mapping):
-        for argument in dynamic_shapes:
-            _check_argument(argument, bound)
-        shapes = {argument: dynamic_shapes.get(argument) for argument in bound}
-    elif isinstance(dynamic_shapes, (tuple, list)) and len(dynamic_shapes) == len(bound):
-        shapes = dict(zip(bound, dynamic_shapes, strict=True))
-    else:
-        raise TraceError(
-            f"the dynamic shapes are {dynamic_shapes!r}; a dict by argument name, or a sequence of "
-            f"{len(bound)} entries is accepted: the arguments are {', '.join(bound)}"
-        )
-    for argument, value in bound.items():
+    within = inputs_within(module, given)
+    inputs = _by_name(within)
+    named = _by_argument(within, dynamic_shapes)
+    for parameter in [one for one in named if one in within and one not in inputs]:
+        spec = named.pop(parameter)
+        _check_spec(parameter, given[parameter], spec)
+        if spec is not None:
+            named |= (
+                spec if isinstance(spec, dict) else dict(zip(within[parameter], spec, strict=True))
+            )
+    for argument in named:
+        _check_argument(argument, inputs)
+    shapes = {argument: named.get(argument) for argument in inputs}
+    for argument, value in inputs.items():
         _check_spec(argument, value, shapes[argument])
     return shapes
 
@@ -159,18 +166,31 @@ def _dim(spec: str, match: re.Match[str], dims: dict[str, Dim]) -> Dim:
     return known
 
 
-def _bound(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    signature = inspect.signature(module.forward)
-    try:
-        return signature.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        unknown = next((key for key in kwargs if key not in signature.parameters), "")
-        near = did_you_mean(unknown, signature.parameters)
-        raise TraceError(
-            f"calling {type(module).__name__}.forward{signature} with {len(args)} positional "
-            f"inputs and the keywords [{', '.join(kwargs)}]: {error}{near or '.'} "
-            "Give example inputs that fit."
-        ) from error
+def _by_name(within: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The inputs of all parameters."""
+    return {name: value for inner in within.values() for name, value in inner.items()}
+
+
+def _by_argument(within: Mapping[str, Mapping[str, Any]], shapes: Any) -> dict[str, Any]:
+    """The dynamic shapes by parameter, as torch.export takes a sequence, or by input."""
+    if isinstance(shapes, Mapping):
+        return dict(shapes)
+    inputs = _by_name(within)
+    if isinstance(shapes, (tuple, list)):
+        by_parameter = zip(within, shapes, strict=False)
+        is_flat = any(_is_by_axis(one) for name, one in by_parameter if name not in inputs)
+        for names in (inputs, within) if is_flat else (within, inputs):
+            if len(shapes) == len(names):
+                return dict(zip(names, shapes, strict=True))
+    raise TraceError(
+        f"the dynamic shapes are {shapes!r}; a dict by argument name, or a sequence of "
+        f"{len(within)} entries is accepted: the arguments are {', '.join(within)}"
+    )
+
+
+def _is_by_axis(spec: Any) -> bool:
+    """True for dynamic sizes of a tensor by axis; arguments have names."""
+    return isinstance(spec, dict) and any(isinstance(key, int) for key in spec)
 
 
 def _check_argument(argument: str, bound: Mapping[str, Any]) -> None:

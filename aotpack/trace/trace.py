@@ -39,6 +39,7 @@ from aotpack.trace.host.program_inputs import check_program_inputs
 from aotpack.trace.host.turns import one_at_a_time
 from aotpack.trace.host.values import check_results, check_values, without_values
 from aotpack.trace.layers.adapters import with_scaling
+from aotpack.trace.layers.named_arguments import name_arguments
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control import without_subgraphs
@@ -189,6 +190,11 @@ def _given(name: str, method: Method, options: TraceOptions) -> _Given:
 def _traced(
     given: _Given, run: nn.Module | None, copies: HostCopies, options: TraceOptions
 ) -> _Made:
+    if run is not None:
+        shapes = specs_by_argument(run, *given.example, given.dynamic_shapes)
+        given = replace(given, dynamic_shapes=shapes)
+        if shapes:
+            name_arguments(run, *given.example)
     found = _read(given, run, copies, options)
     graph = with_parameters(found.graph, given.module, found.program)
     runs = not found.absent and not launches_kernels(found.exported)
@@ -264,7 +270,7 @@ def _exported(
         program = with_state(program, None, name)
         return program, program.module(), example, (), Branches()
     assert run is not None
-    shapes = specs_by_argument(run, *example, given.dynamic_shapes)
+    shapes = given.dynamic_shapes
     with Branches(options.strict) as branches:
         export_it = partial(_export, name=name, strict=options.strict, attempt=attempt)
         program = export_it(run, example, shapes, branches)
