@@ -92,8 +92,42 @@ def test_windows_of_a_signal_and_back() -> None:
 
 def test_a_dynamic_length_is_refused() -> None:
     model, given = Function(lambda x: torch.fft.rfft(x).abs()), (torch.randn(2, 12),)
-    with pytest.raises(UnsupportedError, match="length of a Fourier transform is dynamic .*n=, or"):
+    with pytest.raises(UnsupportedError, match="of a Fourier transform is dynamic .*n= .or s="):
         compile(model, given, dynamic_shapes=(({1: Dim("n", min=4, max=30)},),), target="cpu")
+
+
+BESIDE = {
+    "the first dimension": lambda x: torch.fft.fft(x, dim=1).abs(),
+    "a length that pads and cuts": lambda x: torch.fft.fft(x, n=8, dim=0).abs(),
+    "by position": lambda x: torch.fft.rfft(x, 13, 0, "ortho").abs(),
+    "half of a spectrum": lambda x: torch.fft.irfft(x, n=9, dim=0),
+    "of complex numbers": lambda x: torch.fft.ifft(torch.complex(x, x.flip(1)), n=9, dim=0).abs(),
+    "a plane": lambda x: torch.fft.rfft2(x, (8, 4)).abs(),
+    "back from a plane": lambda x: torch.fft.irfftn(x, (8, 6), (1, 0)),
+    "dimensions apart": lambda x: torch.fft.fftn(x[:, None] * x[..., None], dim=(2, 1)).abs(),
+}
+
+
+@pytest.mark.row("C:D7")
+@pytest.mark.parametrize("name", BESIDE)
+def test_fixed_lengths_beside_dynamic_sizes(name: str) -> None:
+    model = Function(BESIDE[name])
+    shapes = (({0: Dim("n", min=1, max=64)},),)
+    package = compile(model, (torch.randn(12, 5),), dynamic_shapes=shapes, target="interpreter")
+    for rows in (1, 2, 5, 7, 8, 9, 13, 64):
+        x = torch.randn(rows, 5)
+        torch.testing.assert_close(package(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "hfft", "fftn", "irfft"])
+def test_a_dynamic_length_of_another_dimension_is_refused(name: str) -> None:
+    transform = getattr(torch.fft, name)
+    given = {"dim": (0,)} if name == "fftn" else {"dim": 0}
+    model = Function(lambda x: transform(x, **given).abs())
+    shapes = (({0: Dim("n", min=2, max=30)},),)
+    words = r"Fourier transform is dynamic (.|\n)*along a dimension of fixed length\n.*test_fourier"
+    with pytest.raises(UnsupportedError, match=words):
+        compile(model, (torch.randn(12, 5),), dynamic_shapes=shapes, target="cpu")
 
 
 def test_the_program_prints_each_transform(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def _length(size: Int) -> int:
     if size.constant is None:
         raise CannotLower(
             f"the length of a Fourier transform is dynamic ({size}); fixed lengths are accepted: "
-            "give n=, or pad to one length"
+            "give n= (or s=), which pads or cuts, or transform along a dimension of fixed length"
         )
     return size.constant
 

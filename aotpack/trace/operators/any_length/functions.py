@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from aotpack.trace.operators.any_length.parts import PARTS
 from aotpack.trace.operators.any_length.ranges import RANGES, counted
+from aotpack.trace.operators.any_length.transforms import TRANSFORMS
 
 _Function = Callable[..., Any]
 _MIDDLE = 64
@@ -229,4 +230,5 @@ OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     F.affine_grid: _affine_grid,
     **PARTS,
     **RANGES,
+    **TRANSFORMS,
 }
