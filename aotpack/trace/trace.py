@@ -29,6 +29,7 @@ from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
 from aotpack.trace.diagnostics.guards import LeafSpec
+from aotpack.trace.diagnostics.multiples import SomeSizesError
 from aotpack.trace.dynamic import leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.ways import Ways
@@ -220,7 +221,7 @@ def _read(
     made = attempt_of(found[0])
     try:
         return _graph(found, run, copies, options, given.label)
-    except TraceError:
+    except SomeSizesError:
         if run is not None and given.dynamic_shapes and made < ASSERTING:
             with suppress(AotpackError):  # the first is told
                 return _read(given, run, copies, options, made + 1)

@@ -12,11 +12,11 @@ import sympy
 import torch
 from torch.export import Dim, ExportedProgram
 
-from aotpack.errors import TraceError, UnsupportedError
+from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
 from aotpack.trace.diagnostics.guards import LeafSpec, argument_of, by_path, refusal_of_guards
-from aotpack.trace.diagnostics.multiples import Declared
+from aotpack.trace.diagnostics.multiples import Declared, SomeSizesError
 
 _UNLIMITED = 2**62  # and more: torch's own ends of ranges
 
@@ -137,10 +137,10 @@ def _declared_size(dim: Dim) -> Int:
     return size if root is dim else dim.fn(size)  # type: ignore[attr-defined]
 
 
-def _refusal(name: str, fault: str, program: ExportedProgram) -> TraceError:
+def _refusal(name: str, fault: str, program: ExportedProgram) -> SomeSizesError:
     log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
     places = "".join(f"\n  at {line}" for line in log.conditions)
-    return TraceError(
+    return SomeSizesError(
         f"exporting {name}: {fault}. Accepted is a model that is right for all declared sizes: "
         "declare a narrower range, or sizes as they depend on each other (one Dim for equal ones, "
         f"2*n, n + 1), or change the model.{places}"

@@ -18,7 +18,7 @@ from aotpack.ir.symbolic.integers import Int, Var, operand
 from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog
 from aotpack.trace.diagnostics.intervals import is_broken, is_proved, rounds_floats
-from aotpack.trace.diagnostics.multiples import Declared, compiled, holds, told
+from aotpack.trace.diagnostics.multiples import Declared, SomeSizesError, compiled, holds, told
 
 Shapes: TypeAlias = Mapping[str, Sequence[Int]]
 
@@ -55,7 +55,7 @@ def by_path(leaves: Sequence[LeafSpec], shapes: Iterable[Sequence[Int] | None]) 
     return {leaf.path: shape for _, leaf, shape in known} | in_strict_mode
 
 
-def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> TraceError | None:
+def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> SomeSizesError | None:
     """The error that names recorded conditions which do not hold for all sizes of the ``shapes``.
 
     Shapes are those of the inputs by path, such as ``['x']`` or ``['xs'][0]``.
@@ -68,7 +68,7 @@ def refusal_of_guards(name: str, program: ExportedProgram, shapes: Shapes) -> Tr
     if not broken:
         return None
     log = program.graph_module.meta.get(CONDITIONS, ConditionLog())
-    return TraceError(
+    return SomeSizesError(
         f"exporting {name}: the exported program holds only for sizes where\n  "
         + told(_declared(shapes), broken, log.operators, log.conditions)
     )
@@ -142,9 +142,9 @@ def _place(node: GraphNode) -> str:
     return f"\n  at {node.source}" if node.source else ""
 
 
-def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int]) -> TraceError:
+def _too_small(name: str, node: GraphNode, size: Int, values: Mapping[str, int]) -> SomeSizesError:
     found = ", ".join(f"{key}={value}" for key, value in values.items())
-    return TraceError(
+    return SomeSizesError(
         f"exporting {name}: torch.export gives the result of {node.op} the size {size}, which "
         f"is negative for {found}. Give the dimension a narrower range.{_place(node)}"
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
+from aotpack.errors import TraceError
+
 _PLAIN = (
     ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant,
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Load, ast.Call,
@@ -55,6 +57,13 @@ _HINTS = (
     ),
 )
 """What asks for some sizes, in conditions or the user's lines, and what to write instead."""
+
+
+class SomeSizesError(TraceError):
+    """The exported program is right for some of the declared sizes alone; another may be for all.
+
+    Refusals of the model itself, which every export repeats, are other errors.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from torch.fx.node import map_arg
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.symbolic.integers import Var
 from aotpack.trace.diagnostics.assumed import ASSUMED, TooManySets, cases_at_ones, computed_sizes
+from aotpack.trace.diagnostics.multiples import SomeSizesError
 from aotpack.trace.sizes import Sizes, symbols_in
 from aotpack.trace.source import source_of
 
@@ -260,8 +261,10 @@ def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
     return ", ".join(str([*shape]) for shape in shapes)
 
 
-def _refusal(name: str, node: fx.Node, values: Values, found: str) -> TraceError:
+def _refusal(name: str, node: fx.Node, values: Values, found: str) -> SomeSizesError:
     case = ", ".join(f"{size}={value}" for size, value in values.items())
     source = source_of(node)
     place = f"\n  at {source}" if source else ""
-    return TraceError(f"exporting {name}: {node.target} {found}, where {case}. {_ADVICE}.{place}")
+    return SomeSizesError(
+        f"exporting {name}: {node.target} {found}, where {case}. {_ADVICE}.{place}"
+    )

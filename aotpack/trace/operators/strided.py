@@ -13,9 +13,10 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
-from aotpack.errors import TraceError, UnsupportedError
+from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.facts import known_nonnegative
 from aotpack.ir.symbolic.integers import Int, Quotient, Remainder, Var, product, total
+from aotpack.trace.diagnostics.multiples import SomeSizesError
 from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
@@ -81,7 +82,7 @@ def _check(name: str, node: fx.Node, view: Reach) -> None:
             f"may leave its tensor: behind the last element that it addresses, {view.left} are "
             "left, and that this is never negative does not follow from the ends of the ranges"
         )
-    raise TraceError(
+    raise SomeSizesError(
         f"exporting {name}: {node.target} {found}. Give dynamic sizes narrower ranges, or a shape, "
         f"strides and an offset that stay inside for each of them.{place}"
     )
