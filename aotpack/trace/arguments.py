@@ -11,6 +11,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.ir.symbolic.integers import Int
 from aotpack.stages import Arg, Ref, TensorSpec
 from aotpack.trace.complex_pairs import REALS
+from aotpack.trace.diagnostics.conditions import with_numbers
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.weights import dtype_of
 
@@ -76,7 +77,10 @@ class ArgumentReader:
         if node in self._refs:
             return self._refs[node]
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            raise UnsupportedError(f"an argument is computed from a size ({value})")
+            kind = "data" if with_numbers(str(value)) != str(value) else "a size"
+            raise UnsupportedError(
+                f"an argument is a number that is computed from {kind} ({value})"
+            )
         return self._arg(value)
 
 

@@ -6,6 +6,7 @@ Sizes that torch rounds from float64, as ``int(1.5 * n)``, become ``3 * n // 2``
 small numbers replaces the factor where it gives the same integer for each admitted size.
 """
 
+import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,6 +22,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.names import safe_size_name
 from aotpack.ir.symbolic.facts import bounds
 from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, Var, maximum, minimum, product, total
+from aotpack.trace.diagnostics.conditions import with_numbers
 from aotpack.trace.diagnostics.declared import declared_symbols, root_of
 from aotpack.trace.diagnostics.guards import LeafSpec, admitted
 from aotpack.trace.diagnostics.roundings import ROUNDINGS
@@ -49,6 +51,8 @@ _DENOMINATORS = (1, 10, 100, 1000, 10_000)
 _DIVISIONS = ("FloorDiv", "CleanDiv")
 _REMAINDERS = ("Mod", "PythonMod")
 _QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
+
+_SYMBOL = re.compile(r"(?<![\w.])s\d+(?!\w)")  # of a size of an input
 
 Whole = TypeVar("Whole", Int, np.ndarray)
 Convert = Callable[[Any], Int]
@@ -142,6 +146,16 @@ class Sizes:
         if isinstance(value, int):
             return Int.of(value)
         return self._convert(value.node.expr)
+
+    def named(self, text: str) -> str:
+        """A text with the names of sizes in place of torch's symbols."""
+        taken = {size.name for size in self.variables.values()}
+
+        def name(match: re.Match[str]) -> str:
+            size = self.variables.get(match[0])
+            return match[0] if size is None or match[0] in taken else size.name
+
+        return with_numbers(_SYMBOL.sub(name, text))
 
     def argument(self, value: int | torch.SymInt) -> Int | int:
         """Like ``convert``, but a constant becomes an int."""

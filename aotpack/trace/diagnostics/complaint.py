@@ -142,7 +142,8 @@ def condensed(
 ) -> str:
     """torch's message, condensed; the ``log`` and lines that ``assigned`` buffers may tell more."""
     log = log or ConditionLog()
-    return log.with_sizes(_condensed(error, log, assigned))
+    quoted = {*log.conditions, *log.reads.values(), *assigned, *_place(error), *_own_words(error)}
+    return log.with_sizes(_condensed(error, log, assigned), quoted)
 
 
 def _condensed(error: BaseException, log: ConditionLog, assigned: Iterable[str]) -> str:
@@ -180,6 +181,17 @@ def _place(error: BaseException) -> list[str]:
     if told is None or (own and _OF_CALL not in str(error)):
         return own
     return [*dict.fromkeys([*own, str(told)])]
+
+
+def _own_words(error: BaseException) -> set[str]:
+    """The words of the user's line that raises: its message may have them as they stand."""
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
+    return {
+        word
+        for frame in frames
+        if is_user_file(frame.filename)
+        for word in re.findall(r"\b[su]f?\d+\b", frame.line or "")
+    }
 
 
 def users_line(error: BaseException) -> list[str]:

@@ -37,7 +37,8 @@ _FORMS = (
     ),
     (r"The values of (\w+) = .* and (\w+) = .* must always be equal\.?", r"\1 is \2"),
 )
-_SYMBOL = re.compile(r"(?<![\w.])s\d+(?!\w)")
+_SYMBOL = r"(?<![\w.])(?:s|z?uf)\d+(?!\w)"
+_NUMBER = re.compile(r"(?<![\w.])z?uf(\d+)(?!\w)")
 _SOLVED = re.compile(r"\.?Specializations unexpectedly required.*\n *- solving the guards .*")
 _FIX = re.compile(r" *((\w+) = .*)")  # of a size that has a name
 _RANGE = r"in the specified range (?:(\d+) <= )?{}(?: <= (\d+))? satisfy"
@@ -52,7 +53,8 @@ _REQUESTS = (
     (r"Pending unbacked symbols {(\w+)}", "the integer {}"),
     (r"(?s)(?:Data dependent|Dynamic shape) operator.*: (aten\.\S+)", "the result of {}"),
 )
-_EQUAL = re.compile(r"Eq\(([\w*]+), (\w+)\)")
+_EQUAL = re.compile(r"Eq\(([^,]+), (\w+)\)")
+_REMAINDER = re.compile(r"Mod\((\w+), (\w+)\)")
 _IS_EMPTY = re.compile(r"the condition [\w*]+ is 0")
 _DATA_DEPENDENT = (
     "a Python value in forward is data-dependent: {}. It is read from a tensor, whose data a "
@@ -101,13 +103,20 @@ class ConditionLog:
     reads: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)
 
-    def with_sizes(self, text: str) -> str:
-        """A text in which ``x.shape[0]`` stands for torch's symbol of that size."""
+    def with_sizes(self, text: str, quoted: Collection[str] = ()) -> str:
+        """A text in which ``x.shape[0]`` stands for torch's symbol of that size.
+
+        The user's lines and words that it has ``quoted`` stay. ``number`` stands for a float that
+        data decide.
+        """
 
         def named(match: re.Match[str]) -> str:
-            return shown_size(self.sizes.get(match[0], "")) or match[0]
+            if match[0] in quoted:
+                return match[0]
+            return shown_size(self.sizes.get(match[0], "")) or with_numbers(match[0])
 
-        return _SYMBOL.sub(named, text)
+        lines = sorted((one for one in quoted if " " in one), key=len, reverse=True)
+        return re.sub("|".join([*map(re.escape, lines), _SYMBOL]), named, text)
 
 
 class _Lines(logging.Handler):
@@ -173,13 +182,18 @@ def logged_conditions(operator: Callable[[], str]) -> Iterator[ConditionLog]:
         _LOGGER.setLevel(level)
 
 
+def with_numbers(text: str) -> str:
+    """A text in which ``number`` stands for torch's symbol of a float that data decide."""
+    return _NUMBER.sub(lambda match: "number" if match[1] == "0" else f"number_{match[1]}", text)
+
+
 def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) -> str:
     """torch's error about data dependence in our words; "" for other errors.
 
     ``reads`` are the lines that read symbols, ``place`` is where torch stopped.
     """
     found = [(re.search(pattern, text), form) for pattern, form in _REQUESTS]
-    requests = [form.format(_EQUAL.sub(r"\1 is \2", match[1])) for match, form in found if match]
+    requests = [form.format(_shown(match[1])) for match, form in found if match]
     if not requests and not re.search("data-dependent", text, re.IGNORECASE):
         return ""
     what = requests[0] if requests else text.partition("\n")[0].rstrip(".")
@@ -202,6 +216,10 @@ def data_complaint(text: str, reads: Mapping[str, str], place: Collection[str]) 
     if any(".tolist(" in line for line in place):
         accepted += _TO_A_LIST
     return "\n  ".join([*rows, *(f"at {line}" for line in place)]) + f"\n{accepted}"
+
+
+def _shown(condition: str) -> str:
+    return _EQUAL.sub(r"\1 is \2", _REMAINDER.sub(r"\1 % \2", condition))
 
 
 def size_complaint(text: str, log: ConditionLog, place: Collection[str]) -> str:

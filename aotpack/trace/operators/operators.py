@@ -125,7 +125,7 @@ class OperatorReader(ComplexReader):
     def _add_problem(self, node: fx.Node, reason: str) -> None:
         source = source_of(node)
         place = f"  ({source})" if source else ""
-        self._problems.append(f"{_operator(node)}: {reason}{place}")
+        self._problems.append(f"{_operator(node)}: {self._sizes.named(reason)}{place}")
 
     def _call(self, node: fx.Node) -> tuple[GraphNode, ...]:
         if node.op != "call_function":
