@@ -25,9 +25,12 @@ from aotpack.trace.diagnostics.multiples import Declared
 
 _MOST_TRIED = 4096
 _LONGEST_PERIOD = 1024
-_IS_ONE = re.compile(r"evaluate_expr: (Eq|Ne)\(.*, [01]\)")  # what torch asked, also of counts
+_REMAINDER = r"\w*Mod\((?:[^()]|\([^()]*\))*\)"  # alone, it is no count of elements
+_IS_ONE = re.compile(rf"evaluate_expr: (Eq|Ne)\((?:.*, 1|(?!{_REMAINDER}, 0).*, 0)\)")
 _ASKED = re.compile(r"evaluate_expr: (Eq|Ne)\(.*\)")
-_IS_STRIDE = re.compile(r"evaluate_expr: Ne\(.*\)")  # a stride is not the product of the sizes
+_IS_STRIDE = re.compile(
+    rf"evaluate_expr: Ne\((?!{_REMAINDER}, 0\)).*\)"
+)  # a stride is not the product of the sizes
 _REPEATED = re.compile(r".*/TensorCompare\.cpp:\d+")  # an assertion that torch traced again
 
 
@@ -73,9 +76,9 @@ def breaks_guards(program: ExportedProgram) -> bool:
 def _is_of_layouts(condition: Any, asked: str) -> bool:
     """True for what torch asks to know how a tensor lies.
 
-    A size is not 1 (of ``n - 1 != 1`` it notes ``n != 2``), a count of elements is not 0, or, with
-    either answer, a stride is not the product of the sizes behind it: ``n != 8`` of the first n
-    columns of 8.
+    A size is not 1 (of ``n - 1 != 1`` it notes ``n != 2``), a count of elements is not 0 (``n % 2``
+    alone is none), or, with either answer, a stride is not the product of the sizes behind it:
+    ``n != 8`` of the first n columns of 8.
     """
     if not isinstance(condition, (sympy.Eq, sympy.Ne)):
         return False

@@ -1,5 +1,6 @@
 """Conditions that torch derives and cannot prove: taken where they hold, else refused."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +214,42 @@ def test_a_share_of_a_size_is_refused_where_it_is_another(
     for rows in (low, most):
         x = torch.randn(rows, 6)
         assert all(map(torch.equal, model(x), Share()(x)))
+
+
+OF_TORCH = """
+def evens(x, deep):
+    if deep:  # more frames of torch than a question of the model has
+        return evens(x, deep - 1)
+    return x * 2 if ASKED else x * 3
+"""
+
+
+@pytest.mark.parametrize("asked", ["x.shape[0] % 2 == 0", "x.shape[0] % 2", "(x.shape[0] + 1) % 4"])
+def test_a_remainder_that_torch_asks_for_is_no_count_of_elements(asked: str) -> None:
+    names: dict[str, Any] = {}
+    file = str(Path(torch.__file__).with_name("evens.py"))
+    exec(compile(OF_TORCH.replace("ASKED", asked), file, "exec"), names)
+
+    class Asks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = names["evens"](x, 12)
+            return found
+
+    shapes = ({0: Dim("n", min=1, max=64)},)
+    with pytest.raises(TraceError, match=r"right only for some of the sizes(.|\n)*% [24]\)? != 0"):
+        aotpack.compile(Asks(), (torch.randn(9, 4),), dynamic_shapes=shapes, target="interpreter")
+
+
+def test_a_count_of_elements_may_be_made_of_a_remainder() -> None:
+    class Rest(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            count = x.shape[0] % 8
+            return x.new_ones(count, 4).t().contiguous(), x[:count].t().reshape(-1)
+
+    shapes = ({0: Dim("n", min=1, max=64)},)
+    model = aotpack.compile(
+        Rest(), (torch.randn(7, 4),), dynamic_shapes=shapes, target="interpreter"
+    )
+    for rows in (1, 2, 8, 9, 63, 64):
+        x = torch.randn(rows, 4)
+        assert all(map(torch.equal, model(x), Rest()(x)))
