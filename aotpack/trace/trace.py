@@ -217,12 +217,15 @@ def _read(
     attempt: int = PLAIN,
 ) -> _Read:
     """The graph; if it is right for some sizes only, that of a later attempt to export."""
+    forward: Any = getattr(run, "forward", None)
     found = _exported(given, run, copies, options, attempt)
     made = attempt_of(found[0])
     try:
         return _graph(found, run, copies, options, given.label)
     except SomeSizesError:
         if run is not None and given.dynamic_shapes and made < ASSERTING:
+            if run.forward != forward:  # it takes a seed by now
+                run.forward = forward
             with suppress(AotpackError):  # the first is told
                 return _read(given, run, copies, options, made + 1)
         raise

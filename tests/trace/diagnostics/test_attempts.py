@@ -56,3 +56,13 @@ def test_a_program_for_some_sizes_is_exported_again() -> None:
     for shape in (1, 1), (1, 2), (9, 1), (4, 6):
         x = torch.randn(shape)
         assert torch.equal(package(x), model(x))
+
+
+def test_a_program_that_draws_is_exported_again() -> None:
+    model = Counting(lambda x: x.flatten()[:3] * 0 + torch.rand(2)[0], [])
+    package = aotpack.compile(
+        model, (torch.randn(4, 6),), dynamic_shapes={"x": SIZES}, target="interpreter"
+    )
+    for shape, count in ((1, 1), 1), ((1, 2), 2), ((4, 6), 3):
+        found = package(torch.randn(shape), seed=torch.tensor(3))
+        assert found.shape == (count,) and bool((found == found[0]).all())
