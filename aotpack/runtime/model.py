@@ -7,8 +7,7 @@ plan and issues it. It allocates only outputs, and synchronises only for numpy a
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from types import GenericAlias
 from typing import Any, ClassVar, TypeVar
 
@@ -25,7 +24,7 @@ from .checks.changes import (
 )
 from .checks.debugging import Watch, lengths_of
 from .checks.guards import check_call, needs_copy, number_hint
-from .checks.memory import LOW_ADDRESS, check_memory
+from .checks.memory import check_memory
 from .checks.plans import check_plan, check_types
 from .devices.device import is_host
 from .errors import AotpackError, ArgumentError, did_you_mean
@@ -39,6 +38,7 @@ from .staging import (
     POINTER_ALIGNMENT,
     CheckedCall,
     Results,
+    are_usual,
     fetch,
     return_changes,
     stage_inputs,
@@ -147,7 +147,8 @@ class Method(OnDevice):
         if checked.copies:
             leaves = caller.copied(leaves, checked.copies, stream)
             addresses, _, _owners = caller.read(leaves, stream)
-        if addresses and min(addresses) < LOW_ADDRESS:
+        is_usual = are_usual(addresses)
+        if not is_usual:
             check_memory(self.signature, leaves, addresses, checked.input_bytes)
         if self._changed:
             check_no_aliases(self.signature, self._changed, addresses, checked.input_bytes)
@@ -161,7 +162,7 @@ class Method(OnDevice):
         arena = self._pool.take(sys._getframe(), stream, recording)
         failed = None
         try:
-            results = self._issue(arena, checked, addresses, caller, stream)
+            results = self._issue(arena, checked, addresses, caller, stream, is_usual)
             if self._has_assertions and (self._is_waited_for or caller.name == "numpy"):
                 failed = self._assertions.failure(arena.flags[self._key])
         except BaseException:
@@ -179,6 +180,7 @@ class Method(OnDevice):
         inputs: list[int],
         caller: Framework,
         stream: int,
+        is_usual: bool,
     ) -> list[Any]:
         prepared = arena.plan(checked.key) or self._prepare(arena, checked)
         late = prepared.late
@@ -190,7 +192,7 @@ class Method(OnDevice):
             specs, results, outputs = made.specs, made.values, made.addresses
         arena.begin(stream)
         used = inputs
-        if checked.uploads or reduce(or_, inputs, 0) % POINTER_ALIGNMENT:
+        if not is_usual or checked.uploads:
             used = stage_inputs(self.device, arena, checked, inputs, stream)
         copied = stage_outputs(arena, specs, outputs) if late is None else made.copied
         prepared.store(used + outputs)

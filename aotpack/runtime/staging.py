@@ -7,11 +7,20 @@ from typing import Any
 
 from .arrays.frameworks import Copies, Framework, Spec
 from .checks.changes import copy_back
+from .checks.memory import LOW_ADDRESS
 from .devices.device import Device
 from .dtypes import present
 from .memory.arena import Arena
 
 POINTER_ALIGNMENT = 16
+
+
+def are_usual(addresses: Sequence[int]) -> bool:
+    """True for what kernels read where it lies, and which surely has memory: one look at each."""
+    for address in addresses:  # noqa: SIM110 - a generator takes twice the time
+        if address < LOW_ADDRESS or address % POINTER_ALIGNMENT:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

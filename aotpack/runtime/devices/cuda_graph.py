@@ -70,6 +70,7 @@ class GraphExecutor:
             _node(step, params) for step, params in zip(steps, self._params, strict=True)
         ]
         self._graph, self._executable = ctypes.c_void_p(), ctypes.c_void_p()
+        self._stream, self._handle = 0, ctypes.c_void_p()  # of the last launch
         graph, executable = ctypes.byref(self._graph), ctypes.byref(self._executable)
         self._do("making a graph", library.cuGraphCreate(graph, 0))
         weakref.finalize(self, library.cuGraphDestroy, self._graph).atexit = False
@@ -95,7 +96,9 @@ class GraphExecutor:
         given = self._cells.tobytes()
         if given != self._set:
             self._rebind(given)
-        status = self._library.cuGraphLaunch(self._executable, ctypes.c_void_p(stream))
+        if stream != self._stream:
+            self._stream, self._handle = stream, ctypes.c_void_p(stream)
+        status = self._library.cuGraphLaunch(self._executable, self._handle)
         if status:
             self._do("launching a graph", status)
 
