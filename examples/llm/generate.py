@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from pool import OutOfPages, Pool
-from slots import GREEDY, Choice, Slots
+from slots import GREEDY, Choice, Slots, refuse_foreign
 
 
 def package(name: str) -> Any:
@@ -52,6 +52,7 @@ def stream(
     Each prompt, of any length, takes a slot; prompt n draws from ``choice.seed + n``.
     """
     check(slots, prompts, tokens)
+    refuse_foreign("stop", stop, slots.vocabulary)
     return _streamed(slots, prompts, tokens, choice, stop)
 
 
@@ -68,6 +69,7 @@ def check(slots: Slots | Pool, prompts: Sequence[Sequence[int]], tokens: int) ->
                 f"prompt {number} has {len(prompt)} tokens; 1 to {slots.capacity} are accepted, "
                 "which a slot of the cache holds"
             )
+        refuse_foreign(f"prompt {number}", prompt, slots.vocabulary)
     if tokens < 1:
         raise ValueError(f"{tokens} tokens were asked for; 1 or more are accepted")
     longest = max(map(len, prompts), default=1)
@@ -102,7 +104,7 @@ def _streamed(
     stop: Collection[int],
 ) -> Iterator[tuple[int, int]]:
     choices = {
-        n: Choice(choice.temperature, choice.top_k, choice.top_p, choice.seed + n)
+        n: Choice(choice.temperature, choice.top_k, choice.top_p, (choice.seed + n) % 2**32)
         for n in range(len(prompts))
     }
     last: dict[int, int] = {}
@@ -144,10 +146,10 @@ def main() -> None:
         option = "--" + field.name.replace("_", "-")
         parser.add_argument(option, type=type(field.default), default=field.default)
     given = parser.parse_args()
-    choice = Choice(*(getattr(given, field.name) for field in fields(Choice)))
     try:
+        choice = Choice(*(getattr(given, field.name) for field in fields(Choice)))
         run(given.package, [*map(ids, given.prompts)], given.tokens, choice, given.stop)
-    except (ValueError, OverflowError, OutOfPages) as error:
+    except (ValueError, OutOfPages) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 

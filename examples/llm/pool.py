@@ -7,7 +7,7 @@ go to others when it is freed.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slots import GREEDY, Choice, accepted, columns, integers
+from slots import GREEDY, Choice, accepted, columns, integers, vocabulary
 
 
 class OutOfPages(Exception):
@@ -22,7 +22,7 @@ class Pool:
         highest = {size.name: size.high for size in model.decode.signature.sizes}
         self.pages, self.page = next(iter(model.state.values())).shape[:2]
         self.count = highest["batch"]
-        self.chunk = model.prefill.signature.sizes[0].high
+        self.chunk, self.vocabulary = model.prefill.signature.sizes[0].high, vocabulary(model)
         self.capacity = min(highest["blocks"], self.pages) * self.page
         self.unused = [*reversed(range(self.pages))]
         self.tables: dict[int, list[int]] = {slot: [] for slot in range(self.count)}

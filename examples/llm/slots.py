@@ -1,10 +1,12 @@
 """Sequences in the slots of a package of ``decoder.py``: numpy and the package, no torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+
+TEMPERATURES = "0 (greedy), or 1e-6 to 1e6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,17 @@ class Choice:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values for which there is no choice; NaN is in no range."""
+        for name, is_right, accepted in (
+            ("temperature", self.temperature == 0 or 1e-6 <= self.temperature <= 1e6, TEMPERATURES),
+            ("top_k", 0 <= self.top_k < 2**63, "0 (all tokens) or how many of the likeliest"),
+            ("top_p", 0 < self.top_p <= 1, "a share above 0 and up to 1 (all tokens)"),
+            ("seed", 0 <= self.seed < 2**32, "0 to 2**32 - 1"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} is {getattr(self, name)}; accepted: {accepted}")
 
 
 GREEDY = Choice()
@@ -32,7 +45,7 @@ class Slots:
         stores = [array.shape for name, array in model.state.items() if name.startswith("keys_")]
         self.count = stores[0][0]
         self.capacity = max(shape[2] for shape in stores) - 1
-        self.chunk = model.prefill.signature.sizes[0].high
+        self.chunk, self.vocabulary = model.prefill.signature.sizes[0].high, vocabulary(model)
         self.lengths = np.zeros(self.count, np.int64)
 
     def prefill(self, slot: int, tokens: Sequence[int], choice: Choice = GREEDY) -> int:
@@ -81,6 +94,27 @@ class Slots:
                 f"{self.lengths[slot] + more} are asked for; ask for fewer tokens, or build a "
                 "package with longer slots"
             )
+
+
+def vocabulary(model: Any) -> int:
+    """How many tokens a package has: the rows of its table of embeddings."""
+    for weight in model.manifest.weights:
+        if weight.shape and any("embed_tokens.weight" in name for name in weight.names):
+            return int(weight.shape[0])
+    raise ValueError(
+        f"{model!r} has no weight embed_tokens.weight; give a package that aotpack built of a "
+        "model of examples/llm"
+    )
+
+
+def refuse_foreign(what: str, tokens: Iterable[int], vocabulary: int) -> None:
+    """Refuse tokens that the package does not have: it would read others in their place."""
+    foreign = next((token for token in tokens if not 0 <= token < vocabulary), None)
+    if foreign is not None:
+        raise ValueError(
+            f"{what} has the token {foreign}; the package has the tokens 0 to {vocabulary - 1}: "
+            "give those of its own tokenizer"
+        )
 
 
 def accepted(tokens: Sequence[int], found: list[int]) -> list[int]:

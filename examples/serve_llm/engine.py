@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from slots import GREEDY, Choice
+from slots import GREEDY, Choice, refuse_foreign
 
 Listener = Callable[[int | None, str], None]
 """Gets each token, then None with the reason of the end: stop, length, cancelled or an error."""
@@ -26,6 +26,7 @@ class Cache(Protocol):
     count: int
     capacity: int
     chunk: int
+    vocabulary: int
 
     def reserve(self, slot: int, more: int) -> bool: ...
     def free(self, slot: int) -> None: ...
@@ -88,6 +89,7 @@ class Engine:
         """Queue a request; Busy if too many wait, ValueError for one that never fits."""
         if not request.prompt or request.tokens < 1:
             raise ValueError("a request needs a prompt and at least one token to make")
+        refuse_foreign("the prompt", request.prompt, self.cache.vocabulary)
         if len(request.prompt) + request.tokens - 1 > self.cache.capacity:
             raise ValueError(
                 f"{len(request.prompt)} tokens of prompt and {request.tokens} more do not fit: "

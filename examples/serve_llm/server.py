@@ -9,8 +9,9 @@ tokenizer, bytes are tokens.
 import argparse
 import asyncio
 import contextlib
+import reprlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from generate import package, sequences
 from limits import LimitedBodies
 from metrics import Metrics
+from slots import refuse_foreign
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import Receive, Scope, Send
 from texts import Bytes, Codec, Until, Words
@@ -33,6 +35,7 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+UNKNOWN = "This service does not have it; leave it out, for the answer would not heed it"
 
 
 class Broken(Exception):
@@ -184,9 +187,13 @@ class Server:
         return FileResponse(PAGE, headers=PAGE_HEADERS)
 
 
-def place(found: Sequence[Any]) -> str:
-    """Where in a body a fault is."""
-    return ".".join(map(str, found[1:])) or "the body"
+def fault(found: Mapping[str, Any]) -> str:
+    """Where in a body a fault is, what is accepted there, and what was given."""
+    place = ".".join(map(str, found["loc"][1:])) or "the body"
+    if found["type"] in ("missing", "json_invalid"):
+        return f"{place}: {found['msg']}"
+    accepted = UNKNOWN if found["type"] == "extra_forbidden" else found["msg"]
+    return f"{place}: {accepted}, and {reprlib.repr(found['input'])} was given"
 
 
 def service(
@@ -223,7 +230,7 @@ def service(
 
     @app.exception_handler(RequestValidationError)
     async def invalid(caller: Request, error: RequestValidationError) -> JSONResponse:
-        told = "; ".join(f"{place(one['loc'])}: {one['msg']}" for one in error.errors())
+        told = "; ".join(map(fault, error.errors()))
         kind = caller.headers.get("content-type", "")
         if "json" not in kind.lower():
             told += f" (the content type is {kind!r}; send content-type: application/json)"
@@ -244,11 +251,13 @@ def main() -> None:
     given = parser.parse_args()
     codec = Words(given.tokenizer) if given.tokenizer else Bytes()
     try:
-        installed = package(given.package)
+        model = package(given.package).load()
+        cache = sequences(model)
+        refuse_foreign("--stop", given.stop, cache.vocabulary)
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
-    with installed.load() as model:
-        engine = Engine(sequences(model), given.waiting)
+    with model:
+        engine = Engine(cache, given.waiting)
         try:
             app = service(engine, given.package, codec, given.stop)
             uvicorn.run(app, host=given.host, port=given.port, timeout_graceful_shutdown=5)

@@ -6,17 +6,51 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from slots import Choice
 
 MOST_TOKENS = 4096  # that a request may ask for
 
 
-class StreamOptions(BaseModel):
+Zero = Annotated[float, Field(ge=0, le=0)]
+Empty = Field(max_length=0)
+
+
+class Body(BaseModel):
+    """Fields that are not here are refused: the answer would not heed them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_nulls(cls, given: Any) -> Any:
+        """A field that is null is one that is left out."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class StreamOptions(Body):
     include_usage: bool = False
+    include_obfuscation: Any = None
 
 
-class Sampling(BaseModel):
+class Unheeded(Body):
+    """Fields of OpenAI's that change no answer, and others that may only ask for what is given."""
+
+    user: Any = None
+    metadata: Any = None
+    store: Any = None
+    service_tier: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    n: Literal[1] = 1
+    presence_penalty: Zero = 0
+    frequency_penalty: Zero = 0
+    logit_bias: Annotated[dict[str, float], Empty] = {}
+
+
+class Sampling(Unheeded):
     """What both routes take."""
 
     model: str = ""
@@ -31,11 +65,10 @@ class Sampling(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | Annotated[list[str], Field(max_length=4)] | None = None
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
-    n: Literal[1] = 1
 
     def choice(self) -> Choice:
         seed = uuid.uuid4().int if self.seed is None else self.seed
@@ -50,6 +83,9 @@ class Completion(Sampling):
     """The body of /v1/completions."""
 
     prompt: str
+    best_of: Literal[1] = 1
+    echo: Literal[False] = False
+    suffix: Literal[""] = ""
 
     def shape(self, text: str, reason: str | None) -> dict[str, Any]:
         return {"index": 0, "text": text, "finish_reason": reason}
@@ -57,14 +93,15 @@ class Completion(Sampling):
     whole = first = shape
 
 
-class Part(BaseModel):
+class Part(Body):
     type: Literal["text"]
     text: str
 
 
-class Message(BaseModel):
+class Message(Body):
     role: str
     content: str | list[Part]
+    annotations: Annotated[list[Any], Empty] = []  # of an answer that is sent back
 
     @property
     def text(self) -> str:
@@ -72,10 +109,21 @@ class Message(BaseModel):
         return parts if isinstance(parts, str) else "".join(part.text for part in parts)
 
 
+class Format(Body):
+    type: Literal["text"]
+
+
 class Chat(Sampling):
     """The body of /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
+    logprobs: Literal[False] = False
+    top_logprobs: Literal[0] = 0
+    response_format: Format = Format(type="text")
+    modalities: list[Literal["text"]] = ["text"]
+    tools: Annotated[list[Any], Empty] = []
+    tool_choice: Literal["none", "auto"] = "none"
+    parallel_tool_calls: Any = None
 
     @property
     def prompt(self) -> str:

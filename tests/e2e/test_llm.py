@@ -140,11 +140,33 @@ def told(monkeypatch: Any, capsys: Any, *words: str) -> str:
         (["1," * 400 + "1"], "prompt 0 has 401 tokens; 1 to 319 are accepted"),
         (["1,2", "--tokens", "400"], "of 2 tokens and 400 new .* holds 319; ask for up to 318"),
         (["1,2", "--tokens", "0"], "0 tokens were asked for; 1 or more are accepted"),
-        (["9" * 30], "generate.py: error: .* too large"),
+        (["1,2", "--tokens", "-3"], "-3 tokens were asked for; 1 or more are accepted"),
+        (["1", "2,256"], "prompt 1 has the token 256; the package has the tokens 0 to 255"),
+        (["9" * 30], "prompt 0 has the token 9{30}; the package has the tokens 0 to 255"),
+        ([""], "prompt '' has '' for a token; numbers with commas between are accepted"),
+        (["1", "--stop", "7", "-3"], "stop has the token -3; the package has the tokens 0 to 255"),
+        (["1", "--temperature", "-2"], "temperature is -2.0; accepted: 0 .greedy., or 1e-6 to 1e6"),
+        (["1", "--temperature", "nan"], "temperature is nan; accepted: 0 .greedy., or"),
+        (["1", "--temperature", "1e-40"], "temperature is 1e-40; accepted: 0 .greedy., or"),
+        (["1", "--top-p", "2"], "top_p is 2.0; accepted: a share above 0 and up to 1 .all tokens"),
+        (["1", "--top-p", "0"], "top_p is 0.0; accepted: a share above 0"),
+        (["1", "--top-p", "nan"], "top_p is nan; accepted: a share above 0"),
+        (["1", "--top-k", "-1"], "top_k is -1; accepted: 0 .all tokens. or how many of"),
+        (["1", "--top-k", "9" * 20], "top_k is 9{20}; accepted: 0"),
+        (["1", "--seed", "-5"], "seed is -5; accepted: 0 to 2..32 - 1"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line(package, monkeypatch, capsys, words, message):
     assert re.search(message, told(monkeypatch, capsys, package.__name__, *words))
+
+
+def test_the_ends_of_what_is_accepted_are_taken(package, monkeypatch, capsys):
+    ends = {"temperature": "1e-6", "top-p": "1e-9", "top-k": 2**63 - 1, "seed": 2**32 - 1}
+    options = [word for name, end in ends.items() for word in (f"--{name}", str(end))]
+    words = [package.__name__, "0,255", "255", "--tokens", "2", *options, "--stop", "0", "255"]
+    monkeypatch.setattr("sys.argv", ["generate.py", *words])
+    generate.main()
+    assert capsys.readouterr().out.startswith("0: ")
 
 
 def test_another_module_than_a_package_is_refused_in_a_line(package, monkeypatch, capsys):

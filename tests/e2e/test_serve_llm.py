@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aotpack.importable import importable
 from tools import check_llm
 
-from .serving import engines, generate, load, serving, settled, texts
+from .serving import engines, generate, load, servers, serving, settled, texts
 
 PROMPTS = [f"prompt {number} " * (number % 5 + 1) for number in range(24)]
 TOKENS = 12
@@ -54,6 +54,13 @@ class Changing(texts.Bytes):
     def decoder(self) -> Callable[[int], str]:
         self.texts += 1
         return lambda token: "!" if self.texts > 30 else chr(token)
+
+
+class Foreign(texts.Bytes):
+    """Of another tokenizer than the package's."""
+
+    def encode(self, text: str) -> list[int]:
+        return [999]
 
 
 def test_the_program_for_load_counts_answers_that_are_anothers(client, engine, capsys):
@@ -248,7 +255,24 @@ def test_a_cancelled_request_makes_no_more_tokens(engine):
         ({}, 400, "prompt: Field required"),
         ([], 400, "the body: Input should be a valid dictionary"),
         (asked("x", model="x"), 404, "the model 'x' does not exist; this service has 'tiny'"),
-        (asked("x", n=2), 400, "n: Input should be 1"),
+        (asked("x", n=2), 400, "n: Input should be 1, and 2 was given"),
+        (asked("x", temperature=-2), 400, "temperature: Input should be greater than or equal to"),
+        (asked("x", temperature=1e-7), 400, "temperature is 1e-07; accepted: 0 (greedy), or 1e-6"),
+        (asked("x", top_p=2), 400, "top_p: Input should be less than or equal to 1, and 2 was"),
+        (asked("x", top_p=0), 400, "top_p: Input should be greater than 0, and 0 was given"),
+        (asked("x", top_k=-1), 400, "top_k: Input should be greater than or equal to 0, and -1"),
+        (asked("x", top_k=2**63), 400, "top_k is 9223372036854775808; accepted: 0 (all tokens)"),
+        (asked("x", seed=2**63), 400, "seed: Input should be less than 9223372036854775808"),
+        (asked("x", max_tokens=-1), 400, "max_tokens: Input should be greater than or equal to 1"),
+        (asked("x", logprobs=0), 400, f"logprobs: {servers.UNKNOWN}, and 0 was given"),
+        (asked("x", min_p=0.1), 400, f"min_p: {servers.UNKNOWN}, and 0.1 was given"),
+        (asked("x", echo=True), 400, "echo: Input should be False, and True was given"),
+        (asked("x", best_of=3), 400, "best_of: Input should be 1, and 3 was given"),
+        (asked("x", suffix="y"), 400, "suffix: Input should be '', and 'y' was given"),
+        (asked("x", logit_bias={"5": 1}), 400, "logit_bias: Dictionary should have at most 0"),
+        (asked("x", presence_penalty=1), 400, "presence_penalty: Input should be less than or"),
+        (asked("x", frequency_penalty=-1), 400, "frequency_penalty: Input should be greater than"),
+        (asked("x", stream_options={"x": 1}), 400, f"stream_options.x: {servers.UNKNOWN}"),
         (asked("x" * (1 << 20)), 413, "more than 1048576 bytes"),
     ],
 )
@@ -256,6 +280,72 @@ def test_other_requests_are_refused(client, body, status, words):
     found = client.post("/v1/completions", json=body)
     assert found.status_code == status and words in found.json()["error"]["message"]
     assert client.post("/v1/completions", json=asked("x")).status_code == 200
+
+
+def test_numbers_that_json_has_not_are_refused(client):
+    for word in "NaN", "Infinity":
+        for name in "temperature", "top_p":
+            body = f'{{"prompt": "x", "{name}": {word}}}'
+            head = {"content-type": "application/json"}
+            found = client.post("/v1/completions", content=body, headers=head)
+            told = found.json()["error"]["message"]
+            assert found.status_code == 400 and told.startswith(f"{name}: Input should be")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"logprobs": True}, "logprobs: Input should be False, and True was given"),
+        ({"top_logprobs": 3}, "top_logprobs: Input should be 0, and 3 was given"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type: Input should be 'te"),
+        ({"tools": [{"type": "function"}]}, "tools: List should have at most 0 items"),
+        ({"tool_choice": "required"}, "tool_choice: Input should be 'none' or 'auto'"),
+        ({"echo": True}, f"echo: {servers.UNKNOWN}, and True was given"),
+        ({"messages": [{"role": "user", "content": "x", "name": "y"}]}, "messages.0.name: This"),
+    ],
+)
+def test_a_chat_that_asks_for_what_is_not_there_is_refused(client, options, words):
+    body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    found = client.post("/v1/chat/completions", json=body | options)
+    assert found.status_code == 400 and words in found.json()["error"]["message"]
+
+
+def test_fields_that_change_no_answer_are_taken(client):
+    """Those of OpenAI's clients beside the text, and values that ask for what is given anyway."""
+    both = {"user": "me", "metadata": {"a": "b"}, "n": 1, "presence_penalty": 0.0, "logit_bias": {}}
+    whole = {"best_of": 1, "echo": False, "suffix": None, "logprobs": None, "temperature": None}
+    chat = {"logprobs": False, "tools": [], "response_format": {"type": "text"}, "store": True}
+    said = {"role": "assistant", "content": "x", "refusal": None, "annotations": []}
+    for path, own in (
+        ("completions", asked("x") | whole),
+        ("chat/completions", {"messages": [said], "max_completion_tokens": 3} | chat),
+    ):
+        found = client.post(f"/v1/{path}", json=both | own)
+        assert found.status_code == 200, found.text
+
+
+def test_tokens_that_the_package_has_not_are_refused(engine):
+    with serving(engine, Foreign()) as other:
+        found = other.post("/v1/completions", json=asked("x"))
+        told = "the prompt has the token 999; the package has the tokens 0 to 255"
+        assert found.status_code == 400 and told in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny_gemma3", "--stop", "256"], "--stop has the token 256; the package has the tokens"),
+        (["tiny_gema3"], "importing 'tiny_gema3': there is no module of this name"),
+    ],
+)
+def test_a_service_that_cannot_be_is_refused_in_a_line(
+    package, monkeypatch, capsys, words, message
+):
+    monkeypatch.setattr("sys.argv", ["server.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        servers.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and message in line
 
 
 def test_a_body_without_its_type_and_other_paths_are_refused_in_openais_form(client):
