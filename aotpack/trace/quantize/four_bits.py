@@ -15,16 +15,18 @@ import torch
 
 from aotpack.trace.quantize.codes import Quantized, packed, unpacked, weight_of
 
-Repacked: TypeAlias = tuple[
-    dict[str, torch.Tensor], Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
-]
+Parts: TypeAlias = Mapping[str, torch.Tensor]
+"""Plain tensors by the name that each has behind the weight's."""
+
+Flattened: TypeAlias = tuple[Parts, Callable[[Parts], torch.Tensor]]
+"""The parts of a weight, and what makes it of them."""
 
 _SIGN, _REST, _SMALLER = 128, 112, 2.0**6
 _BLOCK = 16  # codes that share a scale
 _NARROW = [getattr(torch, f"int{bits}") for bits in range(1, 5)]
 
 
-def repacked(tensor: Any) -> Repacked | None:
+def repacked(tensor: Any) -> Flattened | None:
     """The parts of such a weight and what makes it of them; None for others.
 
     What they make is compared with what torchao makes.
@@ -34,7 +36,7 @@ def repacked(tensor: Any) -> Repacked | None:
     return None if make is None or tensor.dim() != 2 or tensor.is_meta else make(tensor)
 
 
-def _integers(tensor: Any) -> Repacked | None:
+def _integers(tensor: Any) -> Flattened | None:
     """Of codes in bytes; an object again where it makes codes of the other factor too."""
     columns, codes, scales = tensor.shape[1], tensor.qdata, tensor.scale
     if tensor.target_dtype not in _NARROW or columns % 2 or tensor.block_size[0] != 1:
@@ -46,12 +48,12 @@ def _integers(tensor: Any) -> Repacked | None:
         parts["_zeros"] = tensor.zero_point.detach()
     dtype, kind, (_, context) = tensor.dtype, type(tensor), tensor.__tensor_flatten__()
 
-    def weight(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def weight(given: Parts) -> torch.Tensor:
         return weight_of(
             Quantized(given["_codes"], given["_scales"], given.get("_zeros")), "int4", dtype
         )
 
-    def whole(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def whole(given: Parts) -> torch.Tensor:
         held = {"qdata": unpacked(given["_codes"]), "scale": given["_scales"]}
         zeros = given.get("_zeros")
         no_zeros = torch.zeros_like(given["_scales"], dtype=torch.int8) if zeros is None else zeros
@@ -65,7 +67,7 @@ def _integers(tensor: Any) -> Repacked | None:
     return (parts, weight) if torch.equal(weight(parts), tensor.dequantize()) else None
 
 
-def _floats(tensor: Any) -> Repacked | None:
+def _floats(tensor: Any) -> Flattened | None:
     rows, columns = tensor.shape
     if columns % (2 * _BLOCK) or tensor.block_size != _BLOCK or not tensor.qdata.is_contiguous():
         return None
@@ -76,7 +78,7 @@ def _floats(tensor: Any) -> Repacked | None:
     if tensor.per_tensor_scale is not None:
         parts["_scale"] = tensor.per_tensor_scale.detach()
 
-    def whole(given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def whole(given: Parts) -> torch.Tensor:
         return _weight(given["_codes"], given["_scales"], given.get("_scale")).to(dtype)
 
     return (parts, whole) if torch.equal(whole(parts), tensor.dequantize()) else None

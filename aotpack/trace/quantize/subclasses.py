@@ -4,26 +4,20 @@ A ``weight`` with the parts ``qdata`` and ``scale`` is ``weight_qdata`` and ``we
 put together again where ``forward`` reads it. Shared weights share their parts.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.trace.layers.properties import with_property
-from aotpack.trace.quantize.four_bits import repacked
-
-Parts: TypeAlias = dict[str, torch.Tensor]
-"""Plain tensors by the name that each has behind the weight's."""
-
-
-Taken: TypeAlias = tuple[Parts, Callable[[Parts], torch.Tensor]]
+from aotpack.trace.quantize.four_bits import Flattened, Parts, repacked
 
 
 def with_plain_weights(roots: Iterable[nn.Module]) -> None:
     """Change the layers of these modules, which are copies, in place."""
-    known: dict[int, tuple[Any, Taken]] = {}
+    known: dict[int, tuple[Any, Flattened]] = {}
     for root in roots:
         for module in [*root.modules()]:
             for held in (module._parameters, module._buffers):
@@ -47,7 +41,7 @@ def _is_read_in_python(tensor: Any) -> bool:
     return _is_seen(tensor) or getattr(tensor, "act_quant_kwargs", tensor) is None
 
 
-def _taken(tensor: torch.Tensor) -> Taken:
+def _taken(tensor: torch.Tensor) -> Flattened:
     """The parts of a weight, and what its layer reads."""
     if (own_codes := repacked(tensor)) is not None:
         return own_codes
@@ -60,7 +54,7 @@ def _widened(made: Any) -> torch.Tensor:
     return wide
 
 
-def _put(module: nn.Module, name: str, taken: Taken) -> None:
+def _put(module: nn.Module, name: str, taken: Flattened) -> None:
     """Give the module parts in place of a tensor; its class reads the tensor from them."""
     parts, whole = taken
     for part, plain in parts.items():
@@ -72,7 +66,7 @@ def _put(module: nn.Module, name: str, taken: Taken) -> None:
     with_property(module, name, read)
 
 
-def _taken_apart(tensor: torch.Tensor) -> Taken:
+def _taken_apart(tensor: torch.Tensor) -> Flattened:
     """The plain tensors that an object is made of, and what puts them together."""
     if not is_traceable_wrapper_subclass(tensor):
         return {"": tensor.detach()}, _only
