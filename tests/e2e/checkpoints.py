@@ -127,3 +127,21 @@ FORMATS = {
     "int": lambda: plain("int"),
     "float": lambda: plain("float"),
 }
+
+
+def padded(folder: Path, bits: int, columns: int, groups: int) -> torch.Tensor:
+    """Write one layer whose rows need not fill words; return what its weight stands for."""
+    rows, top, count = 37, 1 << bits, 32 // bits
+    codes, zeros = torch.randint(top, (rows, columns)), torch.randint(top, (rows, groups))
+    scales = torch.rand(rows, groups) / top
+    tensors = {
+        "0.weight_packed": words(nn.functional.pad(codes, (0, -columns % count)), bits, 1),
+        "0.weight_zero_point": words(nn.functional.pad(zeros, (0, 0, 0, -rows % count)), bits, 0),
+        "0.weight_scale": scales,
+        "0.weight_shape": torch.tensor([rows, columns]),
+    }
+    save_file(tensors, folder / "m.safetensors")
+    how = compressed("pack-quantized", bits, group_size=columns // groups)
+    (folder / "config.json").write_text(json.dumps({"quantization_config": how}))
+    of_groups = [one.repeat_interleave(columns // groups, 1) for one in (zeros, scales)]
+    return (codes - of_groups[0]) * of_groups[1]

@@ -12,7 +12,7 @@ import aotpack
 from aotpack.cli import main
 from aotpack.errors import UsageError
 
-from .checkpoints import COLUMNS, FORMATS, GROUP, ROWS, awq, compressed, gptq, net, written
+from .checkpoints import COLUMNS, FORMATS, GROUP, ROWS, awq, compressed, gptq, net, padded, written
 
 
 def test_columns_in_the_order_of_activations_are_refused(tmp_path):
@@ -43,6 +43,15 @@ def test_columns_in_the_order_of_activations_are_refused(tmp_path):
 def test_other_checkpoints_are_refused_with_what_to_do(config, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         aotpack.load_checkpoint(net(), written(tmp_path, gptq(4, 1)[0], config))
+
+
+def test_rows_of_an_odd_number_of_codes_of_four_bits_are_refused(tmp_path):
+    model = nn.Sequential(nn.Linear(45, 37, bias=False, device="meta"))
+    padded(tmp_path, 4, 45, 9)
+    with pytest.raises(UsageError, match="0: 45 columns do not fill bytes of two codes"):
+        aotpack.load_checkpoint(model, tmp_path)
+    padded(tmp_path, 8, 45, 9)
+    assert aotpack.load_checkpoint(model, tmp_path)[0].weight_codes.shape == (37, 45)
 
 
 def test_other_files_are_refused(tmp_path, capsys):

@@ -148,6 +148,7 @@ def quantised(config: Any, dtype: torch.dtype, *sizes: int) -> nn.Sequential:
 
 CODES = {"int4": 0.5, "int8 and int4": 0.5, "NVFP4": 0.5}  # bytes of each; else 1
 SCALES = {"int8 in groups": 1.08, "int4": 1.08, "int8 and int4": 1.08, "NVFP4": 1.13}  # and codes
+CODES_OF_INT4, AS_OF_TORCHAO = ("codes", "scales"), ("qdata", "scale", "zero_point")
 NAMES = ["int8", "int8 in groups", "int4", "fp8", "int8 of both", "int8 and int4", "NVFP4"]
 
 
@@ -182,17 +183,20 @@ def integers(bits: int, *, has_zeros: bool, group: int = 0) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("bits", "has_zeros", "columns", "parts"),
+    ("bits", "has_zeros", "columns", "group", "parts"),
     [
-        (4, False, 256, ("codes", "scales")),
-        (4, True, 256, ("codes", "scales", "zeros")),
-        (3, True, 254, ("codes", "scales", "zeros")),
-        (4, False, 255, ("qdata", "scale", "zero_point")),  # a byte has two codes
-        (5, False, 256, ("qdata", "scale", "zero_point")),
+        (4, False, 256, 64, CODES_OF_INT4),
+        (4, True, 256, 64, (*CODES_OF_INT4, "zeros")),
+        (3, True, 254, 0, (*CODES_OF_INT4, "zeros")),
+        (4, True, 30, 5, (*CODES_OF_INT4, "zeros")),  # groups of odd length
+        (4, False, 30, 10, CODES_OF_INT4),  # an odd number of them: one in both halves
+        (4, False, 255, 0, AS_OF_TORCHAO),  # a byte has two codes
+        (4, True, 45, 5, AS_OF_TORCHAO),
+        (5, False, 256, 64, AS_OF_TORCHAO),
     ],
 )
-def test_two_integers_of_up_to_four_bits_are_a_byte(bits, has_zeros, columns, parts):
-    config = integers(bits, has_zeros=has_zeros, group=64 if columns == 256 else 0)
+def test_two_integers_of_up_to_four_bits_are_a_byte(bits, has_zeros, columns, group, parts):
+    config = integers(bits, has_zeros=has_zeros, group=group)
     model, x = quantised(config, torch.float32, columns, 64), torch.randn(4, columns)
     packaged = aotpack.compile(model, (x,), target="cpu")
     torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
@@ -247,12 +251,26 @@ def test_a_step_moves_the_codes_of_blocks_and_their_scales():
     assert moved_bytes(made.on(90), 90) <= 1.05 * sum(one.data.nbytes for one in made.weights)
 
 
-def test_rows_that_blocks_do_not_halve_are_widened_by_torchao():
+@pytest.mark.parametrize(("columns", "part"), [(48, "qdata"), (80, "qdata"), (96, "codes")])
+def test_rows_that_blocks_do_not_halve_are_widened_by_torchao(columns, part):
     config = weight_only()["NVFP4"]()
-    model, x = quantised(config, torch.bfloat16, 48, 80), torch.randn(4, 48).bfloat16()
+    model, x = quantised(config, torch.bfloat16, columns, 80), torch.randn(4, columns).bfloat16()
     packaged = aotpack.compile(model, (x,), target="cpu")
     torch.testing.assert_close(packaged(x), model(x))
-    assert "0.weight_qdata" in {one.name for one in packaged.manifest.weights}
+    assert f"0.weight_{part}" in {one.name for one in packaged.manifest.weights}
+
+
+def test_codes_of_activations_beside_odd_groups():
+    """Their weight is torchao's object again: of bytes in halves, or of its own."""
+    q = pytest.importorskip("torchao.quantization")
+    config = q.Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=q.PerGroup(5)
+    )
+    for columns, part in (30, "codes"), (15, "qdata"):
+        model, x = quantised(config, torch.float32, columns, 64), torch.randn(4, columns)
+        packaged = aotpack.compile(model, (x,), target="interpreter")
+        torch.testing.assert_close(packaged(x), model(x), rtol=1e-4, atol=1e-5)
+        assert f"0.weight_{part}" in {one.name for one in packaged.manifest.weights}
 
 
 def test_blocks_of_activations_in_four_bits_are_refused():

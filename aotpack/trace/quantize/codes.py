@@ -47,8 +47,6 @@ def refusal(
     group = group_of(quantization, columns)
     if columns % group:
         return f"{columns} columns are no multiple of the group of {group}"
-    if quantization.kind == "int4" and columns % 2:
-        return f"{columns} columns do not fill bytes of two codes"
     if has_values and not torch.stack(torch.aminmax(weight.detach())).isfinite().all():
         return "it has numbers that are not finite"
     return None
