@@ -4,7 +4,8 @@ python examples/serve_llm/load.py http://127.0.0.1:8000 --clients 16 --requests 
 
 Each request is asked once alone first. Then all run from concurrent clients, every second one as a
 stream. At last the clients ask once more and leave in the middle. The exit code is 1 if an answer
-is lost or is another's, or if a request of a client that left is not cancelled. It needs no
+is lost or is another's, or if requests of clients that left stay, end in errors, or are cancelled
+for fewer than most clients: a fast service may finish some before it hears of it. It needs no
 package.
 """
 
@@ -126,7 +127,7 @@ def figures(url: str) -> dict[str, float]:
 
 
 def leave(url: str, clients: int) -> bool:
-    """Clients that ask at once leave at the first piece; True if each of them is cancelled."""
+    """Clients that ask at once leave at the first piece; True if all end, most by cancelling."""
     before = ended(figures(url))
     with ThreadPoolExecutor(clients) as pool:
         started = sum(pool.map(leaves_early, [url] * clients))
@@ -135,13 +136,14 @@ def leave(url: str, clients: int) -> bool:
         if time.monotonic() > until:
             break
         time.sleep(0.01)
-    now, cancelled = figures(url), seen["cancelled"]
+    now, cancelled, finished = figures(url), seen["cancelled"], seen["stop"] + seen["length"]
     stay = sum(int(now[f"llm_requests_{where}"]) for where in ("running", "waiting"))
     print(
         f"{started} of {clients} clients left in an answer: {cancelled} requests were cancelled, "
-        f"{stay} stay"
+        f"{finished} finished, {stay} stay"
     )
-    return started == cancelled == clients and stay == 0
+    all_ended = started == clients == cancelled + finished and stay == 0
+    return all_ended and cancelled > finished
 
 
 def leaves_early(url: str) -> bool:

@@ -70,7 +70,7 @@ def test_the_program_for_load_counts_answers_that_are_anothers(client, engine, c
     assert "whole answer: p50 " in told and "first piece: p50 " in told
     with slowed(engine.cache):
         assert load.leave(str(client.base_url), 6)
-    wanted = "6 of 6 clients left in an answer: 6 requests were cancelled, 0 stay"
+    wanted = "6 of 6 clients left in an answer: 6 requests were cancelled, 0 finished, 0 stay"
     assert wanted in capsys.readouterr().out
     with serving(engine, Changing()) as other:
         assert not load.check(str(other.base_url), 24, 6, 4)
@@ -95,7 +95,12 @@ def test_the_program_for_load_counts_clients_that_leave_and_are_not_cancelled(
     capsys.readouterr()
     monkeypatch.setattr(engine, "cancel", lambda *given: None)  # answers end by themselves
     assert not load.leave(url, 4)
-    told = "4 of 4 clients left in an answer: 0 requests were cancelled, 0 stay"
+    told = "4 of 4 clients left in an answer: 0 requests were cancelled, 4 finished, 0 stay"
+    assert told in capsys.readouterr().out
+    monkeypatch.undo()
+    with slowed(engine.cache), deaf(engine, 2):
+        assert load.leave(url, 5)
+    told = "5 of 5 clients left in an answer: 3 requests were cancelled, 2 finished, 0 stay"
     assert told in capsys.readouterr().out
     engine.close()
     assert not load.leave(url, 4)
@@ -179,6 +184,22 @@ def slowed(cache: Any) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "decode", slow)
+        yield
+
+
+@contextmanager
+def deaf(engine: Any, count: int) -> Iterator[None]:
+    """Some requests end by themselves: as if they were over when their callers leave."""
+    cancel, spared = engine.cancel, []
+
+    def late(request: Any, *reason: str) -> None:
+        if len(spared) < count and request not in spared:
+            spared.append(request)
+        if request not in spared:
+            cancel(request, *reason)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "cancel", late)
         yield
 
 
