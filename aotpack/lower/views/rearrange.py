@@ -80,7 +80,7 @@ def flip(c: Context, self: Ref, dims: tuple[int, ...]) -> None:
 
 @lowering("aten.roll.default")
 def roll(c: Context, self: Ref, shifts: tuple[Scalar, ...], dims: tuple[int, ...] = ()) -> None:
-    """Without dims all elements move, in row-major order."""
+    """Without dims all elements move, in row-major order; shifts of one dimension add up."""
     shape = c.shape(self)
     if not dims:
         (shift,) = _tuple(shifts)
@@ -91,7 +91,10 @@ def roll(c: Context, self: Ref, shifts: tuple[Scalar, ...], dims: tuple[int, ...
             lambda at: unflatten_index((flatten_index(at, shape) - whole(shift)) % numel, shape),
         )
         return
-    moves = {c.dim(self, dim): whole(s) for dim, s in zip(dims, _tuple(shifts), strict=True)}
+    moves: dict[int, Int] = {}
+    for dim, shift in zip(dims, _tuple(shifts), strict=True):
+        along = c.dim(self, dim)
+        moves[along] = moves.get(along, Int.of(0)) + whole(shift)
 
     def mapped(index: Index) -> Index:
         return tuple(

@@ -172,7 +172,6 @@ def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     "aten.split_copy.Tensor",
     "aten.chunk.default",
     "aten.tensor_split.sections",
-    "aten.tensor_split.indices",
 )
 def split(c: Context, self: Ref, sizes: Arg, dim: int = 0) -> None:
     """Consecutive pieces; the results' shapes give their lengths."""
@@ -181,6 +180,15 @@ def split(c: Context, self: Ref, sizes: Arg, dim: int = 0) -> None:
     for output in range(len(c.node.results)):
         _emit_piece(c, self, along, begin, output)
         begin = begin + c.shape(c.result(output))[along]
+
+
+@lowering("aten.tensor_split.indices")
+def tensor_split(c: Context, self: Ref, indices: tuple[Scalar, ...], dim: int = 0) -> None:
+    """Slices between places, which need not ascend: one that ends before its begin is empty."""
+    along = c.dim(self, dim)
+    size = c.shape(self)[along]
+    for output, place in enumerate((0, *indices)):
+        _emit_piece(c, self, along, slice_start(place, size), output)
 
 
 def _emit_piece(c: Context, self: Ref, dim: int, begin: Int, output: int) -> None:

@@ -17,6 +17,7 @@ from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import PLACEMENT, UNCHANGED, touches_complex
 from aotpack.trace.conversions import is_rounding
+from aotpack.trace.diagnostics.known_positions import check_known_positions
 from aotpack.trace.operators.assertions import (
     Asserted,
     condition_of,
@@ -29,7 +30,7 @@ from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned
-from aotpack.trace.operators.position_rules import Steps, check
+from aotpack.trace.operators.position_rules import Inside, Steps, check
 from aotpack.trace.operators.positions import arguments_of, placeholders_behind, rules_of
 from aotpack.trace.operators.strided import BY_STRIDES
 from aotpack.trace.sizes import Sizes
@@ -221,6 +222,8 @@ class OperatorReader(ComplexReader):
         """The index checks of a call, with ``check_indices``; sizes of inputs need none."""
         steps = Steps(node, self.unused)
         for rule in rules_of(node):
+            if isinstance(rule, Inside) and node.graph is self._main:
+                check_known_positions(rule.tensor, rule.size, self._sizes.convert)
             if not self._check_indices:
                 self.unchecked |= dict.fromkeys(placeholders_behind(rule))
                 continue

@@ -66,6 +66,11 @@ CASES = [
     case("tile.default", floats(2, 3), [2]),
     case("mT.default", floats(2, 3)),
     case("tensor_split.sections", floats(7), 3),
+    case("tensor_split.indices", floats(7, 2), [2, 5]),
+    case("tensor_split.indices", floats(7, 2), [5, 2]),
+    case("tensor_split.indices", floats(7), [9, -3, 2, -20]),
+    case("roll.default", floats(11, 2), [5, -3], [0, 0]),
+    case("roll.default", floats(3, 4), [1, 2, 3], [0, 1, -2]),
 ]
 
 
