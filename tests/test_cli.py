@@ -703,6 +703,20 @@ def test_quiet_verbose_and_json_say_less_and_more(
     assert code == 2 and "not allowed with" in error
 
 
+@pytest.mark.parametrize("option", ["--json", "--quiet"])
+def test_what_a_model_prints_is_no_part_of_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    (tmp_path / "said.py").write_text(
+        "import torch\nprint('loaded')\n"
+        "model, example_inputs = torch.nn.ReLU(), (torch.ones(3),)\n"
+    )
+    assert main([str(tmp_path / "said.py"), "-o", str(tmp_path), "--target", "cpu", option]) == 0
+    told = capsys.readouterr()
+    wheel = json.loads(told.out)["wheel"]["path"] if option == "--json" else told.out.rstrip("\n")
+    assert Path(wheel).is_file() and "loaded" in told.err
+
+
 def test_an_error_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
     assert main([str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"), "--json"]) == 1

@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +118,8 @@ def run(options: argparse.Namespace) -> int:
         reporter = chosen_reporter(quiet=options.quiet, verbose=options.verbose)
         if isinstance(reporter, Bar):
             stack.enter_context(reporter)
+        if options.json or options.quiet:  # what the model prints is no part of the answer
+            stack.enter_context(redirect_stdout(sys.stderr))
         reporter.begin("load the model")
         source = load_source(options, options.name, options.version)
         from aotpack.instrumentation import Instrumentation
