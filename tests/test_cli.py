@@ -708,8 +708,7 @@ def test_what_a_model_prints_is_no_part_of_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     (tmp_path / "said.py").write_text(
-        "import torch\nprint('loaded')\n"
-        "model, example_inputs = torch.nn.ReLU(), (torch.ones(3),)\n"
+        "import torch\nprint('loaded')\nmodel, example_inputs = torch.nn.ReLU(), (torch.ones(3),)\n"
     )
     assert main([str(tmp_path / "said.py"), "-o", str(tmp_path), "--target", "cpu", option]) == 0
     told = capsys.readouterr()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.export import Dim, ExportedProgram
+from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError, UsageError
@@ -182,6 +182,11 @@ def _by_argument(within: Mapping[str, Mapping[str, Any]], shapes: Any) -> dict[s
         for names in (inputs, within) if is_flat else (within, inputs):
             if len(shapes) == len(names):
                 return dict(zip(names, shapes, strict=True))
+    if isinstance(shapes, ShapesCollection):
+        raise TraceError(
+            "the dynamic shapes are a ShapesCollection; accepted is what it stands for: pass "
+            "collection.dynamic_shapes(model, args, kwargs)"
+        )
     raise TraceError(
         f"the dynamic shapes are {shapes!r}; a dict by argument name, or a sequence of "
         f"{len(within)} entries is accepted: the arguments are {', '.join(within)}"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim
+from torch.export import Dim, ShapesCollection
 
 import aotpack
 from aotpack.errors import TraceError, UsageError
@@ -56,6 +56,8 @@ class Pair(nn.Module):
 
 X, Y = torch.randn(4, 6), torch.randn(4, 6)
 BATCH = Dim("batch", max=8)
+COLLECTION = ShapesCollection()
+COLLECTION[X] = {0: BATCH}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,7 @@ def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
         ({"x": 5}, "for x: found 5; .*, by axis, is accepted"),
         ({"x": {0: 8}}, "axis 0 of x is 8, a fixed size, but .* has 4; Dim.'name', min=1, max=8"),
         ((None,), "a sequence of 2 entries is accepted: the arguments are x, n"),
+        (COLLECTION, r"ShapesCollection; .* pass collection.dynamic_shapes\(model, args"),
     ],
 )
 def test_refuses(shapes, message):
