@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from aotpack.errors import UnsupportedError
+from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.interpret.evaluate import evaluate
 from aotpack.lower.fourier.transform import stage_lengths
 from aotpack.pipeline import Build, BuildOptions, Source, compile
@@ -128,6 +128,23 @@ def test_a_dynamic_length_of_another_dimension_is_refused(name: str) -> None:
     words = r"Fourier transform is dynamic (.|\n)*along a dimension of fixed length\n.*test_fourier"
     with pytest.raises(UnsupportedError, match=words):
         compile(model, (torch.randn(12, 5),), dynamic_shapes=shapes, target="cpu")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda x: torch.fft.rfft(x, n=x.shape[0], dim=1),
+        lambda x: torch.fft.irfft(x, x.shape[0] - 1),
+        lambda x: torch.fft.fft2(x, s=(4, x.shape[0])),
+        lambda x: torch.fft.fftn(x, (2 * x.shape[0],)),
+    ],
+)
+def test_a_dynamic_length_that_is_given_is_refused(transform: Callable[[Any], Any]) -> None:
+    model, shapes = Function(lambda x: transform(x).abs()), ({0: Dim("n", min=2, max=30)},)
+    words = r"Fourier transform is dynamic \([ns]= of torch.fft(.|\n)*\n.*test_fourier"
+    with pytest.raises(TraceError, match=words) as raised:
+        compile(model, (torch.randn(12, 5),), dynamic_shapes=(shapes,), target="cpu")
+    assert "Declare" not in str(raised.value)
 
 
 def test_the_program_prints_each_transform(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 
 import dis
 import itertools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -44,7 +45,12 @@ _AXES = {  # from the outermost in memory
     (torch.channels_last, 4): (0, 2, 3, 1),
     (torch.channels_last_3d, 5): (0, 2, 3, 4, 1),
 }
-_RAISE = dis.opmap["RAISE_VARARGS"]
+_RAISES = frozenset(
+    code for name, code in dis.opmap.items() if name.startswith(("RAISE_VARARGS", "UNPACK_"))
+)
+_WRONG_COUNTS = re.compile(r"(tuple|list) index out of range|.*required positional arguments?\b.*")
+_EXPORTING = ("torch.export", "aotpack.trace.agreement")
+_entered: list["Branches"] = []
 _ARITHMETIC = sym_node.__file__
 
 
@@ -149,6 +155,8 @@ class Branches:
             setattr(kind, name, self._noted(before))
         if not self.is_strict:
             self._replace_functions()
+        _entered.append(self)
+        self._undo.callback(_entered.remove, self)
         return self
 
     def _replace_functions(self) -> None:
@@ -171,7 +179,7 @@ class Branches:
 
         def asked(condition: Any) -> Any:
             answer = before(condition)
-            self._note(condition, answer, _asker(sys._getframe(1)))
+            self.note(condition, answer, _asker(sys._getframe(1)))
             return answer
 
         return asked
@@ -195,7 +203,7 @@ class Branches:
             frame = _models_frame(sys._getframe(1))
             if frame is not None:
                 asked = torch.SymBool(node)  # type: ignore[no-untyped-call]
-                self._note(asked, answer=True, code=frame.f_code)
+                self.note(asked, answer=True, code=frame.f_code)
             return expect(node, *args)
 
         return expected
@@ -211,12 +219,12 @@ class Branches:
             if axes is not None and any(isinstance(one, torch.SymInt) for one in tensor.shape):
                 sizes, strides = tensor.shape, tensor.stride()
                 asked = Contiguous(*(tuple(one[k] for k in axes) for one in (sizes, strides)))
-                self._note(asked, answer, _asker(sys._getframe(1)))
+                self.note(asked, answer, _asker(sys._getframe(1)))
             return answer
 
         return is_contiguous
 
-    def _note(self, asked: Any, answer: Any, code: CodeType) -> None:
+    def note(self, asked: Any, answer: Any, code: CodeType) -> None:
         """Keep a question of the model or of torch's layers."""
         if is_model(code):
             branch = Branch(asked, bool(answer), code)
@@ -229,6 +237,25 @@ class Branches:
         trace: TracebackType | None,
     ) -> None:
         self._undo.close()
+
+
+def note_assumed(condition: Any) -> None:
+    """Note that a function in place of one of torch's takes a condition on sizes for true.
+
+    It has a number of results that the condition decides. Each function of the user's that has
+    called it may ask for that number.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    is_known = not _entered or not isinstance(condition, torch.SymBool)
+    while not is_known and frame is not None and not _exports(frame):
+        if frame.f_code.co_filename.startswith("<") or is_user_file(frame.f_code.co_filename):
+            _entered[-1].note(condition, answer=True, code=frame.f_code)
+        frame = frame.f_back
+
+
+def _exports(frame: FrameType) -> bool:
+    """True for a frame of what runs the model, whose callers are no part of it."""
+    return str(frame.f_globals.get("__name__")).startswith(_EXPORTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,14 +302,17 @@ def raised_behind(
 ) -> bool:
     """Whether Python raises behind a condition whose answer is another for ``sizes``.
 
-    The code that asks for it raises, or has called what does. What operators raise does not count,
-    which may be about data.
+    The code that asks for it raises, or has called what does; it may have taken another number of
+    results than there are. What operators raise does not count, which may be about data.
     """
     frames = [*walk_tb(error.__traceback__)]
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    if place is None or place.tb_frame.f_code.co_code[place.tb_lasti] != _RAISE:
+    is_raised = (
+        place is not None and place.tb_frame.f_code.co_code[place.tb_lasti] in _RAISES
+    ) or (isinstance(error, (IndexError, TypeError)) and _WRONG_COUNTS.fullmatch(str(error)))
+    if not is_raised:
         return False
     codes = {frame.f_code for frame, _ in frames}
     return any(branch.code in codes and not branch.holds(sizes) for branch in branches)

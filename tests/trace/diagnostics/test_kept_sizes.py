@@ -11,7 +11,7 @@ DYNAMIC = ({1: Dim("length", min=2, max=64)},)
 
 def of_a_row(self, x):
     y = x.clone()
-    y.unbind(0)[1].add_(1)
+    torch.ops.aten.unbind.int(y, 0)[1].add_(1)
     return y
 
 
@@ -24,7 +24,9 @@ def of_a_slice(self, x):
 def test_a_size_that_is_fixed_is_refused(trace_function):
     with pytest.raises(UnsupportedError, match=r"dimension 1 of argument 'x' is dynamic") as raised:
         trace_function(of_a_row, torch.randn(2, 8), dynamic_shapes=DYNAMIC)
-    assert "y.unbind(0)[1].add_(1)" in str(raised.value) and "size 8 alone" in str(raised.value)
+    assert "unbind.int(y, 0)[1].add_(1)" in str(raised.value) and "size 8 alone" in str(
+        raised.value
+    )
 
 
 def of_eight(self, x):

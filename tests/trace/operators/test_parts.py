@@ -64,6 +64,15 @@ BUILT: dict[str, tuple[Parts, int, int, int]] = {  # with the example, the least
 }
 
 
+BUILT |= {
+    "chunk(2)": (chunks(2), 10, 2, 40),
+    "chunk(2) of all but one": (Parts(lambda x: x[1:].chunk(2)), 10, 3, 40),
+    "chunk(2) of halves": (Parts(lambda x: [y for z in x.chunk(2) for y in z.chunk(2)]), 10, 4, 40),
+    "the first of chunk(2)": (Parts(lambda x: x.chunk(2)[:1]), 10, 1, 40),
+    "chunk(2), the last first": (Parts(lambda x: [torch.cat(x.chunk(2)[::-1])]), 10, 1, 40),
+}
+
+
 @pytest.mark.parametrize("name", BUILT)
 def test_as_many_parts_of_all_sizes(name: str) -> None:
     model, example, low, high = BUILT[name]
@@ -73,6 +82,7 @@ def test_as_many_parts_of_all_sizes(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "example", "low", "accepted"),
     [
+        (Parts(lambda x: x[1:].chunk(2)), 10, 2, (3, 40)),
         (chunks(3), 12, 2, (5, 40)),
         (chunks(3), 12, 4, (5, 40)),
         (chunks(4), 12, 3, (10, 40)),
@@ -93,3 +103,85 @@ def test_sizes_that_give_as_many_parts_are_told(
     assert (int(told[1]), int(told[2])) == accepted
     assert "torch suggests" not in str(raised.value)
     check_all(model, built(model, example, *accepted), *accepted)
+
+
+def two(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    a, b = x.chunk(2)
+    return a, b
+
+
+def halves(x: torch.Tensor) -> Any:
+    return x.chunk(2)
+
+
+def of_a_helper(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    a, *_, b = halves(x)
+    return a, b
+
+
+ONE_PART: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "taken apart": (two, "ValueError: not enough values to unpack"),
+    "a helper's": (of_a_helper, "ValueError: not enough values to unpack"),
+    "the second": (lambda x: [x.chunk(2)[1]], "IndexError: tuple index out of range"),
+    "arguments": (lambda x: (lambda a, b: (a, b))(*x.chunk(2)), "TypeError: .* missing 1 required"),
+    "the last": (lambda x: [x.chunk(2)[-1]], "another function"),
+    "their number": (lambda x: [x * len(x.chunk(2))], "another function"),
+}
+
+
+@pytest.mark.parametrize("name", ONE_PART)
+def test_two_parts_of_a_size_of_one_are_refused(name: str) -> None:
+    cut, words = ONE_PART[name]
+    model = Parts(cut)
+    with pytest.raises(TraceError, match=rf"(?s){words}.*range from 2 on") as raised:
+        built(model, 10, 1, 40)
+    assert "where n_=1" in str(raised.value)
+    check_all(model, built(model, 10, 2, 40), 2, 40)
+
+
+class Multiples(nn.Module):
+    """Parts of a multiple of a size beside that size, or a part alone that is written to."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        z = x.clone()
+        z.chunk(self.count)[-1].mul_(3)
+        return z, *(part * place + y for place, part in enumerate(x.chunk(self.count)))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
+def test_as_many_parts_of_a_multiple_as_it_declares(count: int) -> None:
+    m = Dim("m", min=1, max=9)
+    model, given = Multiples(count), (torch.randn(3 * count, 2), torch.randn(3, 2))
+    shapes = ({0: count * m}, {0: m})
+    package = aotpack.compile(model, given, dynamic_shapes=shapes, target="interpreter")
+    for size in range(1, 10):
+        inputs = torch.randn(size * count, 2), torch.randn(size, 2)
+        ours, eager = package(*inputs), model(*inputs)
+        assert len(ours) == count + 1
+        assert all(torch.equal(a, b) for a, b in zip(ours, eager, strict=True)), size
+
+
+def of_multiple(model: nn.Module, times: int, more: int) -> Any:
+    shapes = ({0: times * Dim("m", min=2, max=9) + more},)
+    given = (torch.randn(3 * times + more, 2),)
+    return aotpack.compile(model, given, dynamic_shapes=shapes, target="interpreter")
+
+
+@pytest.mark.parametrize(("times", "more"), [(4, 0), (12, 0), (4, 8), (8, 4), (4, -4)])
+def test_as_many_parts_of_multiples_alone(times: int, more: int) -> None:
+    model = chunks(4)
+    package = of_multiple(model, times, more)
+    for size in range(2, 10):
+        x = torch.randn(times * size + more, 2)
+        ours, eager = package(x), model(x)
+        assert all(torch.equal(a, b) for a, b in zip(ours, eager, strict=True)), size
+
+
+@pytest.mark.parametrize(("times", "more"), [(2, 0), (3, 0), (4, -2), (4, 1)])
+def test_multiples_of_another_number_are_refused(times: int, more: int) -> None:
+    with pytest.raises(TraceError, match=r"(?s)at test_parts.py:\d+: .*chunk\("):
+        of_multiple(chunks(4), times, more)

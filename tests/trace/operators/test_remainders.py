@@ -128,3 +128,27 @@ def test_remainders_are_torchs_own_afterwards() -> None:
     before = torch.SymInt.__mod__
     compiled(lambda x: in_rows(x, 2), torch.randn(5, 3), {0: Dim("m", min=2, max=9)})
     assert torch.SymInt.__mod__ is before
+
+
+def in_tens(x: torch.Tensor) -> torch.Tensor:
+    whole, rest = divmod(x.shape[0], 10)
+    return x[: whole * 10].reshape(whole, 10, -1).sum(1).sum(0) * 2 + x[whole * 10 :].sum(0) * rest
+
+
+def of_a_number(x: torch.Tensor) -> torch.Tensor:
+    whole, rest = divmod(45, x.shape[0])
+    return x * whole + rest - divmod(-x.shape[0], 8)[1]
+
+
+@pytest.mark.parametrize("function", [in_tens, of_a_number])
+def test_quotients_with_remainders(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    package = compiled(function, torch.ones(13, 2), {0: Dim("n", min=10, max=45)})
+    for size in range(10, 46):
+        x = torch.randint(-4, 4, (size, 2)).float()
+        assert torch.equal(package(x), function(x)), size
+    assert not hasattr(torch.SymInt, "__divmod__")
+
+
+def test_quotients_by_floats_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"(?s)divmod.*at test_remainders.py:\d+"):
+        compiled(lambda x: x * divmod(x.shape[0], 2.5)[0], torch.ones(13, 2), {0: Dim("n")})

@@ -165,6 +165,71 @@ def test_a_state_is_written() -> None:
         torch.testing.assert_close(package(x), model(x))
 
 
+def a_column(y: Tensor, x: Tensor) -> None:
+    y.unbind(1)[1].add_(1)
+
+
+def corners(y: Tensor, x: Tensor) -> None:
+    left, top, right, bottom = torch.unbind(y, -1)
+    left.clamp_(min=0)
+    top[0] = 7
+    right[x[:, 0] > 0] = 3
+    bottom.copy_(left * 2)
+
+
+def each_column(y: Tensor, x: Tensor) -> None:
+    for place, column in enumerate(y.t()):
+        column *= place
+
+
+def taken_apart(y: Tensor, x: Tensor) -> Tensor:
+    first, *_, last = y.t()
+    last += first
+    return torch.cat([last, first])
+
+
+def parts_of_pairs(y: Tensor, x: Tensor) -> None:
+    y.view(-1, 2, 2).unbind(2)[1].unbind(1)[0].neg_()
+
+
+@pytest.mark.parametrize("write", [a_column, corners, each_column, taken_apart, parts_of_pairs])
+def test_entries_of_a_fixed_dimension_are_written(write: Callable[[Tensor, Tensor], Any]) -> None:
+    model, shapes = Written(write), ({0: Dim("n", min=1, max=40)},)
+    given = (torch.randn(6, 4),)
+    with aotpack.compile(model, given, dynamic_shapes=shapes, target="interpreter") as package:
+        for rows in (1, 2, 3, 4, 6, 7, 40):
+            x = torch.randn(rows, 4)
+            assert torch.equal(package(x), model(x)), rows
+
+
+def summed_rows(x: Tensor) -> Tensor:
+    total = torch.zeros(x.shape[1])
+    for row in x:
+        total = total + row
+    return total
+
+
+def two_rows(x: Tensor) -> Tensor:
+    first, second = x
+    return first + second
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda x: sum(x.unbind(0)), lambda x: sum(torch.cat([x, x]).unbind()), summed_rows, two_rows],
+)
+def test_entries_of_a_dynamic_dimension_are_refused(read: Callable[[Tensor], Tensor]) -> None:
+    words = (
+        r"unbind of dimension 0 of a tensor gives a number of tensors that depends on its size"
+        r"(.|\n)*leave the dimension out(.|\n)*at test_written_parts.py:\d+"
+    )
+    shapes = ({0: Dim("n", min=2, max=40)},)
+    with pytest.raises(TraceError, match=words):
+        aotpack.compile(
+            Read(read), (torch.randn(2, 4),), dynamic_shapes=shapes, target="interpreter"
+        )
+
+
 def longer(y: Tensor, x: Tensor) -> None:
     y[:, 1:] = x[:, :-2]
 

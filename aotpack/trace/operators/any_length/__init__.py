@@ -2,7 +2,8 @@
 
 ``functions`` by name, ``parts`` (what cuts a tensor), ``ranges`` (numbers in steps, windows),
 ``transforms`` (of Fourier), ``shapes`` (what torch asks of sizes), with ``scans`` and
-``remainders``. Where no size is dynamic they are torch's own.
+``remainders``, and ``declared`` (what a declaration tells of a size). Where no size is dynamic they
+are torch's own.
 """
 
 from aotpack.trace.operators.any_length.functions import OF_ANY_LENGTH as OF_ANY_LENGTH

@@ -1,4 +1,4 @@
-"""Parts of tensors: chunks, splits, combinations."""
+"""Parts of tensors: chunks, splits, rows of a dimension, combinations."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations, combinations_with_replacement, pairwise
@@ -8,6 +8,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_symbols, statically_known_true
 
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics.branches import note_assumed
+from aotpack.trace.operators.any_length.declared import is_declared, is_multiple
 
 _Function = Callable[..., Any]
 _smaller: _Function = torch.sym_min
@@ -16,20 +18,26 @@ _torch_chunk: _Function = torch.chunk
 _torch_split: _Function = torch.split
 _torch_tensor_split: _Function = torch.tensor_split
 _torch_combinations: _Function = torch.combinations
+_torch_unbind: _Function = torch.unbind
 
 
 def _chunk(input: torch.Tensor, chunks: int, dim: int = 0) -> Any:
     """As many parts as of the example, of sizes near it that give as many.
 
-    Two chunks are halves. Of a multiple of their number there are that many.
+    Two chunks are halves; of a size of 1 there is one. Of a multiple of their number there are that
+    many, of one length.
     """
     size = input.shape[dim]
     if not isinstance(size, torch.SymInt) or chunks < 1:
         return _torch_chunk(input, chunks, dim)
+    if is_multiple(size, chunks):
+        length = size // chunks
+        return tuple(input.narrow(dim, n * length, length) for n in range(chunks))
     if chunks == 2:
+        note_assumed(size >= 2)
+        if not size.node.expr.is_Symbol:  # torch.export takes such a one for 2 or more
+            _check(size >= 2)
         return _between(input, dim, [0, (size + 1) // 2, size])
-    if statically_known_true(size % chunks == 0):
-        return _between(input, dim, [*(n * (size // chunks) for n in range(chunks)), size])
     if not size.node.has_hint() or not _hint(size):
         return _torch_chunk(input, chunks, dim)
     low, high = _sizes_of_as_many(_hint(size), chunks)
@@ -91,6 +99,26 @@ def _split(tensor: torch.Tensor, split_size_or_sections: Any, dim: int = 0) -> A
     return _torch_split(tensor, length, dim)
 
 
+def _unbind(input: torch.Tensor, dim: int = 0) -> Any:
+    """Each entry of a dimension is a view by itself: a change of one is written for all sizes."""
+    shape = input.shape
+    if not -len(shape) <= dim < len(shape):
+        return _torch_unbind(input, dim)
+    if is_declared(shape[dim]):
+        raise TraceError(
+            f"unbind of dimension {dim} of a tensor gives a number of tensors that depends on its "
+            "size, which is dynamic, and a package has a fixed number of them (unbind is also what "
+            "`for row in x` and `a, b = x` call): compute with the whole tensor, as x.sum(0) for a "
+            "sum of rows, use map or scan of torch._higher_order_ops, or leave the "
+            "dimension out of the dynamic shapes"
+        )
+    if isinstance(shape[dim], torch.SymInt) or not any(
+        isinstance(size, torch.SymInt) for size in shape
+    ):
+        return _torch_unbind(input, dim)
+    return tuple(input.select(dim, place) for place in range(shape[dim]))
+
+
 def _hint(size: Any) -> int:
     return int(size.node.hint if isinstance(size, torch.SymInt) else size)
 
@@ -127,5 +155,6 @@ PARTS: Mapping[_Function, _Function] = {
     **dict.fromkeys((torch.chunk, torch.Tensor.chunk), _chunk),
     **dict.fromkeys((torch.split, torch.Tensor.split), _split),
     **dict.fromkeys((torch.tensor_split, torch.Tensor.tensor_split), _tensor_split),
+    **dict.fromkeys((torch.unbind, torch.Tensor.unbind), _unbind),
     torch.combinations: _combinations,
 }

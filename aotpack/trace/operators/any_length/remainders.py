@@ -1,7 +1,10 @@
-"""Remainders of a number less sizes, as ``-n % 8``, in a form of which torch knows the range."""
+"""Remainders of a number less sizes, as ``-n % 8``, in a form of which torch knows the range.
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+With ``divmod``, which torch's sizes lack.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -9,14 +12,34 @@ import torch
 
 from aotpack.trace.operators.modes import patched
 
+_DIVMODS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "__divmod__": lambda size, divisor: _both(size, divisor),
+    "__rdivmod__": lambda divisor, size: _both(size, divisor),
+}
 
-def remainders_of_any_length() -> AbstractContextManager[None]:
-    """Inside the block, ``-n % 8`` is ``(8 - n % 8) % 8``.
+
+@contextmanager
+def remainders_of_any_length() -> Iterator[None]:
+    """Inside the block, ``-n % 8`` is ``(8 - n % 8) % 8``, and ``divmod`` takes sizes.
 
     torch solves the conditions on sizes for remainders of sizes; of their negatives it derives
     ranges in which no size is.
     """
-    return patched(torch.SymInt, "__mod__", _remaining)
+    lacking = {name: one for name, one in _DIVMODS.items() if not hasattr(torch.SymInt, name)}
+    for name, function in lacking.items():
+        setattr(torch.SymInt, name, function)
+    try:
+        with patched(torch.SymInt, "__mod__", _remaining):
+            yield
+    finally:
+        for name in lacking:
+            delattr(torch.SymInt, name)
+
+
+def _both(size: Any, divisor: Any) -> Any:
+    """The quotient and the remainder of integers."""
+    is_whole = all(isinstance(one, (int, torch.SymInt)) for one in (size, divisor))
+    return (size // divisor, size % divisor) if is_whole else NotImplemented
 
 
 def _remaining(plain: Callable[..., Any]) -> Callable[..., Any]:

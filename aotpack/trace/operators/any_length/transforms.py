@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from aotpack.errors import TraceError
+from aotpack.trace.operators.any_length.declared import is_declared
+
 _Function = Callable[..., Any]
 _NAMES = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 _PLANE = (-2, -1)
@@ -19,6 +22,7 @@ def _of_one(name: str) -> _Function:
     def made(
         input: torch.Tensor, n: Any = None, dim: int = -1, norm: Any = None, **options: Any
     ) -> Any:
+        _check_length(name, "n", n)
         if not _is_taken(input, [dim]) or options:
             return plain(input, n, dim, norm, **options)
         return _transformed(plain, input, [n], [dim], norm, name)
@@ -32,6 +36,8 @@ def _of_several(name: str, default: Sequence[int] | None) -> _Function:
     def made(
         input: torch.Tensor, s: Any = None, dim: Any = default, norm: Any = None, **options: Any
     ) -> Any:
+        for length in s if isinstance(s, (tuple, list)) else ():
+            _check_length(name, "s", length)
         dims = dim
         if dim is None:
             dims = range(-(input.dim() if s is None else len(s)), 0)
@@ -40,6 +46,16 @@ def _of_several(name: str, default: Sequence[int] | None) -> _Function:
         return _transformed(plain, input, s, dims, norm, name)
 
     return made
+
+
+def _check_length(name: str, argument: str, length: Any) -> None:
+    """Refuse a dynamic length, before torch asks whether it pads or cuts."""
+    if is_declared(length):
+        raise TraceError(
+            f"the length of a Fourier transform is dynamic ({argument}= of torch.fft.{name}); "
+            f"fixed lengths are accepted: give a number as {argument}=, which pads or cuts, or "
+            "transform along a dimension of fixed length"
+        )
 
 
 def _is_taken(x: torch.Tensor, dims: Sequence[int]) -> bool:
