@@ -41,6 +41,7 @@ from aotpack.trace.host.inputs import dropped_inputs, of_one_size, with_argument
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.any_length import shapes_of_any_length
+from aotpack.trace.operators.any_length.elements import CopiedElements
 from aotpack.trace.operators.control import check_parts
 from aotpack.trace.operators.copies import converted_copies, separate_operands, shared_operands
 from aotpack.trace.operators.counted.branches import check_branch_shapes
@@ -299,7 +300,7 @@ def _leave_levels(depth: int) -> None:
 def replaced_functions() -> Iterator[None]:
     """Inside the block, functions that export cannot take are others that give the same."""
     with (
-        in_bodies(WithoutDataChecks),
+        in_bodies(WithoutDataChecks, CopiedElements),
         WithoutStreams(),
         WithoutKeywords(),
         OnHost(),

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.conditions import range_checks
-from aotpack.ir.symbolic.facts import known_one
+from aotpack.ir.symbolic.facts import known_le, known_one
 from aotpack.ir.symbolic.integers import Int, maximum, minimum, total
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
-from aotpack.lower.values import apply, cast, constant, guarded, position
-from aotpack.lower.views.view import emit_view, replaced, slice_start, without, wrapped
+from aotpack.lower.values import apply, cast, constant, guarded, position, target_from
+from aotpack.lower.views.view import emit_view, from_end, replaced, slice_start, without
 from aotpack.stages import Ref
 
 
@@ -168,7 +168,10 @@ def slice_scatter(
 @lowering("aten.select_scatter.default")
 def select_scatter(c: Context, self: Ref, src: Ref, dim: int, index: Scalar) -> None:
     along = c.dim(self, dim)
-    entry = wrapped(index, c.shape(self)[along])
+    size = c.shape(self)[along]
+    entry = from_end(index, size)
+    if not known_le(0, entry):
+        entry = target_from(position(entry), size, from_end=True)
     if c.builder.is_written_in_place(c.result()):
         _write_part(c, self, src, lambda at: (*at[:along], entry, *at[along:]))
         return

@@ -117,15 +117,19 @@ def slice_start(start: Scalar | None, size: Int) -> Int:
 
 def wrapped(index: Scalar, size: Int) -> Int:
     """A position that may count from the end."""
-    position = Int.of(whole(index))
-    if known_lt(position, 0):
-        return position + size
+    position = from_end(index, size)
     if not known_le(0, position):
         raise CannotLower(
             f"the index {position} may be negative or not: torch._check(n >= 0) says which of a "
-            "number n = i.item(); x.index_add_(0, i.reshape(1), row[None]) is x[i] += row"
+            "number n = i.item()"
         )
     return position
+
+
+def from_end(index: Scalar, size: Int) -> Int:
+    """A position from the start, where it is known to count from the end; others as they are."""
+    position = Int.of(whole(index))
+    return position + size if known_lt(position, 0) else position
 
 
 def whole(number: Scalar) -> Number:
@@ -159,7 +163,7 @@ def narrow(c: Context, self: Ref, dim: int, start: Scalar, length: Scalar) -> No
 def select(c: Context, self: Ref, dim: int, index: Scalar | Ref) -> None:
     along = c.dim(self, dim)
     size = c.shape(self)[along]
-    given = c.load(index, ()) if isinstance(index, Ref) else position(wrapped(index, size))
+    given = c.load(index, ()) if isinstance(index, Ref) else position(from_end(index, size))
     entry = index_from(given, size)  # data may decide a size too: no read leaves the tensor
     emit_view(c, self, lambda place: with_entry(place, along, entry))
 

@@ -82,9 +82,8 @@ _ROUNDED = (
 _MAKES_INTEGERS = re.compile(r"\b(int|round|floor|ceil|trunc)\(")
 _AT_AN_INDEX = re.compile(r"\]\s*[-+*/]?=(?!=)")
 _WRITES = (
-    "Accepted in its place is an index that stays a tensor: x.index_copy_(0, n.reshape(1), "
-    "row[None]) writes what x[n] = row does, index_add_ what x[n] += row does; "
-    "n + torch.arange(length) has the indices of a slice of fixed length."
+    "Accepted in its place is an index that stays a tensor: x[n] = row and x[n] += row with a "
+    "tensor n of one integer; n + torch.arange(length) has the indices of a slice of fixed length."
 )
 
 

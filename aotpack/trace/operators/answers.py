@@ -5,9 +5,9 @@ variances, quantiles outside [0, 1]) and branches on whether there are elements.
 of a tensor becomes an assertion of the program, and so do the checks of torch.distributions. Export
 records int64 for the power of bools by a bool, which is a bool. It does not record ``t.data``,
 which is ``t.detach()`` where there are no gradients, nor that a tensor is given other memory so. It
-takes dynamic numbers of rows for those of the example where ``torch.cdist`` chooses an algorithm,
-and reads a tensor ``i`` of one integer in ``y[i] = x``; ``any_length`` has functions of which it
-takes all sizes for those.
+takes dynamic numbers of rows for those of the example where ``torch.cdist`` chooses an algorithm;
+``any_length`` has functions of which it takes all sizes for those, and keys ``i`` of ``y[i] = x``
+that are tensors.
 """
 
 import math
@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import TraceError
 from aotpack.trace.operators.any_length import OF_ANY_LENGTH, WITH_OUT
+from aotpack.trace.operators.any_length.elements import READ, WRITE, as_tensor, get_item, set_item
 from aotpack.trace.operators.quantized.fake_codes import FUNCTIONS
 
 _Function = Callable[..., Any]
@@ -33,7 +34,6 @@ _torch_all_true: _Function = torch._is_all_true
 _torch_cdist: _Function = torch.cdist
 _torch_pow: _Function = torch.pow
 _torch_logsumexp: _Function = torch.logsumexp
-_torch_set_item: _Function = torch.Tensor.__setitem__
 _MODES = "use_mm_for_euclid_dist_if_necessary"
 _MANY_ROWS = 25  # of either tensor, from which on torch.cdist multiplies matrices
 
@@ -124,7 +124,7 @@ def _quantile(
     """NaN if the row has one."""
     values = _sorted(input, dim)
     last = values.shape[-1] - 1
-    share = _tensor(q, input)
+    share = as_tensor(q, input)
     has_nan = values.isnan().any(-1, keepdim=True)
     rank = torch.where(has_nan, 1, share.reshape(-1)) * last
     return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
@@ -140,17 +140,10 @@ def _nanquantile(
 ) -> torch.Tensor:
     """The quantile of the elements that are not NaN."""
     values = _sorted(input, dim)
-    share = _tensor(q, input)
+    share = as_tensor(q, input)
     count = (~values.isnan()).sum(-1, keepdim=True)
     rank = (share.reshape(-1) * (count - 1)).clamp(min=0)
     return _at_ranks(values, rank, interpolation, _Form(input.dim(), share.dim(), dim, keepdim))
-
-
-def _tensor(number: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
-    """A number as a tensor, without a constant: bodies of branches have none."""
-    if isinstance(number, torch.Tensor):
-        return number.to(like)
-    return torch.full((), number, dtype=like.dtype, device=like.device)
 
 
 def _sorted(input: torch.Tensor, dim: int | None) -> torch.Tensor:
@@ -245,50 +238,6 @@ def _power(base: Any, exponent: Any) -> Any:
     return _torch_pow(base, exponent)
 
 
-def _set_item(tensor: torch.Tensor, key: Any, value: Any) -> None:
-    """``y[i] = value`` where data decide ``i``, without making it a number of Python."""
-    parts = key if isinstance(key, tuple) else (key,)
-    is_known = all(_is_place(one) or _is_view(one) for one in parts)
-    if not is_known or not any(map(_is_place, parts)):
-        _torch_set_item(tensor, key, value)
-        return
-    view = tensor[tuple(slice(None) if _is_place(one) else one for one in parts)]
-    left = tensor.dim() - sum(one is not None and one is not Ellipsis for one in parts)
-    places: list[torch.Tensor | None] = []
-    for one in parts:
-        if _is_place(one):
-            places.append(_apart(one.long(), tensor))
-        elif one is None or isinstance(one, slice):
-            places.append(None)
-        elif one is Ellipsis:
-            places += [None] * left
-    found = _apart(_tensor(value, tensor), tensor)
-    while found.dim() > view.dim() - sum(map(_is_place, parts)) and found.shape[0] == 1:
-        found = found.squeeze(0)
-    torch.ops.aten.index_put_.default(view, places, found)
-
-
-def _apart(value: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
-    """A tensor in memory of its own, as the row of ``y[i] += 1`` is not."""
-    memory, other = (one.untyped_storage()._cdata for one in (value, written))
-    return value.clone() if memory == other else value
-
-
-def _is_place(part: Any) -> bool:
-    """True for a tensor of one integer that data decide; uint8 and bool are masks."""
-    if not isinstance(part, torch.Tensor) or part.dim():
-        return False
-    is_index = not part.is_floating_point() and not part.is_complex()
-    is_known = getattr(part, "constant", None) is not None
-    return is_index and part.dtype not in (torch.bool, torch.uint8) and not is_known
-
-
-def _is_view(part: Any) -> bool:
-    """True for what makes a view of a tensor."""
-    is_number = isinstance(part, (int, torch.SymInt)) and not isinstance(part, bool)
-    return part is None or part is Ellipsis or is_number or isinstance(part, slice)
-
-
 def _give_memory(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Without effect for the tensor's own memory, as ``t.data += x`` gives; else refused."""
     if _layout(tensor) != _layout(value):
@@ -312,7 +261,8 @@ _REPLACEMENTS: Mapping[_Function, _Function] = {
     _torch_assert: _assert,
     **FUNCTIONS,
     _torch_all_true: _all_true,
-    _torch_set_item: _set_item,
+    READ: get_item,
+    WRITE: set_item,
     _torch_cdist: _cdist,
     **OF_ANY_LENGTH,
     _data.__get__: torch.Tensor.detach,

@@ -34,6 +34,9 @@ _REGIONS = wrap_with_autocast, wrap_with_set_grad_enabled
 
 _DETACHED = torch.ops.aten.detach_.default
 _LIFTED = torch.ops.aten.lift_fresh_copy.default
+_AS_A_VALUE: dict[Any, str] = {
+    torch.ops.aten.index_put_.default: ": y[k] = v of a tensor k is y = y.index_put((k,), v)"
+}
 
 NUMBER_OPERATORS: dict[Any, str] = {
     operator.add: "operator.add",
@@ -99,7 +102,8 @@ def _check_part(module: fx.GraphModule, name: str, *, may_change: bool) -> None:
     for node in filter(_changes_in_place, module.graph.nodes):
         raise UnsupportedError(
             f"tracing {name}: {node.target} changes a tensor in place inside of a branch "
-            f"or a loop; return the new value from there, and assign it outside{_place(node)}"
+            "or a loop; return the new value from there, and assign it outside"
+            f"{_AS_A_VALUE.get(node.target, '')}{_place(node)}"
         )
     for node in module.graph.find_nodes(op="call_function", target=_LIFTED):
         raise UnsupportedError(

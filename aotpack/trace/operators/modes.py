@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from traceback import StackSummary
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from aotpack.trace.operators.control import CONTROL
 from aotpack.trace.source import is_user_file
 
+_Mode: TypeAlias = Callable[[], TorchFunctionMode]
 _OF_TORCH = "_higher_order_ops"  # the folder of branches and loops
 
 
@@ -82,18 +83,22 @@ def _package(file: str) -> str | None:
 
 
 @contextmanager
-def in_bodies(mode: Callable[[], TorchFunctionMode]) -> Iterator[None]:
-    """Inside the block, a mode is in force, also where torch reads bodies of branches and loops."""
+def in_bodies(mode: _Mode, *inside: _Mode) -> Iterator[None]:
+    """Inside the block, a mode is in force, also where torch reads bodies of branches and loops.
+
+    The others are in force in those bodies alone.
+    """
 
     def make(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def run_node(*given: Any) -> Any:
-            with AlsoInside(mode):
-                return plain(*given)
+        def run_node(output: Any, *given: Any) -> Any:
+            is_body = output.current_tracer.parent is not None
+            with AlsoInside(mode, *(inside if is_body else ()), inside=inside):
+                return plain(output, *given)
 
         return run_node
 
     dynamo = importlib.import_module("torch._dynamo.utils")
-    with patched(dynamo, "run_node", make), AlsoInside(mode):
+    with patched(dynamo, "run_node", make), AlsoInside(mode, inside=inside):
         yield
 
 
@@ -132,12 +137,14 @@ class AlsoInside(TorchFunctionMode):
     """Inside the block, modes are in force, and in the graphs of control flow too.
 
     torch leaves a mode while it runs an operator, so also while it traces the graphs that
-    ``cond``, ``while_loop``, ``map`` and ``scan`` take.
+    ``cond``, ``while_loop``, ``map`` and ``scan`` take. Those of ``inside`` are in force in these
+    graphs alone.
     """
 
-    def __init__(self, *modes: Callable[[], TorchFunctionMode]) -> None:
+    def __init__(self, *modes: _Mode, inside: tuple[_Mode, ...] = ()) -> None:
         super().__init__()
         self._modes = modes
+        self._inside_alone = tuple(one for one in inside if one not in modes)
         self._entered = ExitStack()
 
     def __enter__(self) -> "AlsoInside":
@@ -161,7 +168,8 @@ class AlsoInside(TorchFunctionMode):
         """A graph as a function that runs in the modes."""
 
         def run(*operands: Any) -> Any:
-            with AlsoInside(*self._modes), traceback.preserve_node_meta():
+            modes = (*self._modes, *self._inside_alone)
+            with AlsoInside(*modes), traceback.preserve_node_meta():
                 return fx.Interpreter(part).run(*operands)
 
         return run

@@ -208,15 +208,3 @@ def test_an_integer_beyond_the_elements_is_found() -> None:
         model(X, torch.tensor(4))
     with pytest.raises(AotpackError, match=r"(?s)at least -4 and less than 4.*test_answers\.py"):
         packaged(X, torch.tensor(4))
-
-
-def add_to_a_row(y: torch.Tensor, i: torch.Tensor) -> None:
-    y[i] += 1
-
-
-def test_sums_in_place_at_an_integer_are_told_to_be_index_add() -> None:
-    given = X, torch.tensor(1)
-    with pytest.raises(AotpackError, match=r"x\.index_add_\(0, i\.reshape\(1\), row\[None\]\)"):
-        aotpack.compile(Stored(add_to_a_row), given, target="cpu")
-    model = Stored(lambda y, i: y.index_add_(0, i.reshape(1), torch.ones(1, 6)))
-    assert torch.equal(aotpack.compile(model, given, target="cpu")(*given), model(*given))

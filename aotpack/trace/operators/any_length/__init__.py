@@ -1,9 +1,9 @@
 """Functions of which torch.export takes the example's sizes, written for all sizes.
 
 ``functions`` by name, ``parts`` (what cuts a tensor), ``ranges`` (numbers in steps, windows),
-``transforms`` (of Fourier), ``shapes`` (what torch asks of sizes), with ``scans`` and
-``remainders``, and ``declared`` (what a declaration tells of a size). Where no size is dynamic they
-are torch's own.
+``transforms`` (of Fourier), ``shapes`` (what torch asks of sizes), ``elements`` (at places that
+data or sizes decide), with ``scans`` and ``remainders``, and ``declared`` (what a declaration tells
+of a size). Where no size is dynamic they are torch's own.
 """
 
 from aotpack.trace.operators.any_length.functions import OF_ANY_LENGTH as OF_ANY_LENGTH
