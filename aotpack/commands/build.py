@@ -20,7 +20,7 @@ from aotpack.emit.platforms import not_on, runs_on
 from aotpack.emit.provenance import provenance_file
 from aotpack.errors import UsageError
 from aotpack.ir.golden import read_golden
-from aotpack.progress import Bar, chosen_reporter
+from aotpack.progress import Bar, Reporter, chosen_reporter
 from aotpack.runtime.command import positive
 from aotpack.stages import Decisions, PerMethod, Traced
 from aotpack.target import DEFAULT_TARGETS, Target, parse_targets
@@ -115,11 +115,7 @@ def run(options: argparse.Namespace) -> int:
     _check_early(options)
     decisions = read_decisions(options.tuning, options.candidates)
     with ExitStack() as stack:
-        reporter = chosen_reporter(quiet=options.quiet, verbose=options.verbose)
-        if isinstance(reporter, Bar):
-            stack.enter_context(reporter)
-        if options.json or options.quiet:  # what the model prints is no part of the answer
-            stack.enter_context(redirect_stdout(sys.stderr))
+        reporter = _entered(options, stack)
         reporter.begin("load the model")
         source = load_source(options, options.name, options.version)
         from aotpack.instrumentation import Instrumentation
@@ -151,6 +147,16 @@ def run(options: argparse.Namespace) -> int:
     if options.verbose:
         print(_times(made.hook), file=sys.stderr)
     return 0
+
+
+def _entered(options: argparse.Namespace, stack: ExitStack) -> Reporter:
+    """The reporter; where stdout has one answer, what the model prints goes to stderr."""
+    reporter = chosen_reporter(quiet=options.quiet, verbose=options.verbose)
+    if isinstance(reporter, Bar):
+        stack.enter_context(reporter)
+    if options.json or options.quiet:
+        stack.enter_context(redirect_stdout(sys.stderr))
+    return reporter
 
 
 def _name_note(given: str, name: str) -> str:
