@@ -4,7 +4,7 @@ Size arithmetic, assertions on sizes, device and layout arguments, copies and un
 removed. In-place changes of forward become updates, as do the flags of assertions on data.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -115,7 +115,8 @@ def _with_purpose(
 ) -> Sequence[fx.Node]:
     """The results, if there are any, and none is a number that is not known before a call."""
     paths = leaf_paths(program.call_spec.out_spec)
-    for path, node in zip(paths, _returned(program), strict=True):
+    returned = [one for one, spec in _ends(program) if spec.kind is OutputKind.USER_OUTPUT]
+    for path, node in zip(paths, returned, strict=True):
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise _returned_number(name, node, path, is_data=bool(free_unbacked_symbols(value)))
@@ -124,13 +125,6 @@ def _with_purpose(
             f"tracing {name}: forward returns no tensor; return what should be computed"
         )
     return results
-
-
-def _returned(program: ExportedProgram) -> list[Any]:
-    """What forward returns, without structure."""
-    (output,) = program.graph.find_nodes(op="output")
-    pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
-    return [node for node, spec in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
 
 def _returned_number(name: str, node: fx.Node, path: str, *, is_data: bool) -> UnsupportedError:
@@ -232,9 +226,13 @@ def _order(value: torch.Tensor, shape: tuple[Int, ...], sizes: Sizes) -> tuple[i
 
 def _outputs(program: ExportedProgram) -> list[fx.Node]:
     """The tensor nodes that forward returns, in order."""
+    return [node for node, spec in _ends(program) if is_returned(spec)]
+
+
+def _ends(program: ExportedProgram) -> Iterator[tuple[Any, OutputSpec]]:
+    """What the program ends with, each with what it is for."""
     (output,) = program.graph.find_nodes(op="output")
-    pairs = zip(output.args[0], program.graph_signature.output_specs, strict=True)
-    return [node for node, spec in pairs if is_returned(spec)]
+    return zip(output.args[0], program.graph_signature.output_specs, strict=True)
 
 
 def is_returned(spec: OutputSpec) -> bool:

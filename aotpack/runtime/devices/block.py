@@ -1,6 +1,7 @@
 """Device memory with a lifetime: freed when the last reference to its block goes."""
 
 import weakref
+from collections.abc import Callable
 
 from ..errors import AotpackError
 from .device import Device, active
@@ -14,12 +15,14 @@ class Block:
     def __init__(self, device: Device, size: int, *, is_shared: bool = False) -> None:
         self.size = size
         self.address = device.alloc_shared(size) if is_shared else device.alloc(size)
-        weakref.finalize(self, _free, device, self.address, is_shared).atexit = False
+        free = device.free_shared if is_shared else device.free
+        weakref.finalize(self, release, device, free, self.address).atexit = False
 
 
-def _free(device: Device, address: int, is_shared: bool) -> None:
+def release(device: Device, undo: Callable[[int], None], address: int) -> None:
+    """Give memory back at its end: free or unlock it on the device."""
     try:
         with active(device):
-            (device.free_shared if is_shared else device.free)(address)
+            undo(address)
     except AotpackError:
-        return  # the driver is shutting down and has freed the memory
+        return  # the driver is shutting down and has given all back

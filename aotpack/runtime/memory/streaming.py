@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ..devices.block import release
 from ..devices.device import Device, active
 from ..dtypes import Array
-from ..errors import AotpackError, DeviceError
+from ..errors import DeviceError
 from ..files.checked import Identity
 from ..files.chunks import Memory, plain_memory, read_chunks
 
@@ -68,7 +69,7 @@ def _locked(device: Device, size: int) -> Array:
             device.lock(address, size)
     except DeviceError:
         return memory
-    weakref.finalize(memory, _unlock, device, address).atexit = False
+    weakref.finalize(memory, release, device, device.unlock, address).atexit = False
     return memory
 
 
@@ -86,11 +87,3 @@ def _touch(memory: Array) -> None:
             part.fill(0)
     for thread in started:
         thread.join()
-
-
-def _unlock(device: Device, address: int) -> None:
-    try:
-        with active(device):
-            device.unlock(address)
-    except AotpackError:
-        return  # the driver is shutting down and has unlocked all

@@ -42,7 +42,8 @@ def exported(export: Export, branches: Branches, *, is_strict: bool, first: int)
     branches.found.clear()
     try:
         program = export()
-    except (UserError, AssertionError, NotImplementedError, ValueError) as error:  # of its words
+    except (UserError, AssertionError, NotImplementedError, ValueError) as error:
+        # the last three come from torch's solver of conditions, and from what tells its answer
         if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
         may_guard = getattr(error, "error_type", None) is None

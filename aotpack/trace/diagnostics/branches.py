@@ -245,9 +245,10 @@ def note_assumed(condition: Any) -> None:
     It has a number of results that the condition decides. Each function of the user's that has
     called it may ask for that number.
     """
+    if not _entered or not isinstance(condition, torch.SymBool):
+        return
     frame: FrameType | None = sys._getframe(1)
-    is_known = not _entered or not isinstance(condition, torch.SymBool)
-    while not is_known and frame is not None and not _exports(frame):
+    while frame is not None and not _exports(frame):
         if frame.f_code.co_filename.startswith("<") or is_user_file(frame.f_code.co_filename):
             _entered[-1].note(condition, answer=True, code=frame.f_code)
         frame = frame.f_back
