@@ -7,9 +7,9 @@ from types import FrameType
 from typing import Any
 
 import aotpack.runtime
+from aotpack.runtime.devices.block import release
 
 _FOLDER = str(Path(aotpack.runtime.__file__).parent)
-_FINALIZER = "block.py"  # runs when memory goes: Python reports what is raised there, and goes on
 
 
 class Interrupted(BaseException):
@@ -51,8 +51,9 @@ class Interrupter:
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:
+    """True where memory goes: Python reports what a finalizer raises, and goes on."""
     while frame is not None:
-        if frame.f_code.co_name == "_free" and frame.f_code.co_filename.endswith(_FINALIZER):
+        if frame.f_code is release.__code__:
             return True
         frame = frame.f_back
     return False

@@ -5,7 +5,11 @@ from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import (
+    free_symbols,
+    free_unbacked_symbols,
+    statically_known_true,
+)
 
 from aotpack.errors import TraceError
 from aotpack.trace.diagnostics.branches import note_assumed
@@ -104,7 +108,7 @@ def _unbind(input: torch.Tensor, dim: int = 0) -> Any:
     shape = input.shape
     if not -len(shape) <= dim < len(shape):
         return _torch_unbind(input, dim)
-    if is_declared(shape[dim]):
+    if is_declared(shape[dim]) and not free_unbacked_symbols(shape[dim]):
         raise TraceError(
             f"unbind of dimension {dim} of a tensor gives a number of tensors that depends on its "
             "size, which is dynamic, and a package has a fixed number of them (unbind is also what "
