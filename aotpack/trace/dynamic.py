@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError, UsageError
 from aotpack.trace.diagnostics.guards import LeafSpec
 from aotpack.trace.layers.named_arguments import inputs_within, parameters_given
-from aotpack.trace.tree import children_of
+from aotpack.trace.tree import children_of, registered_fields
 
 _SPEC = re.compile(
     r"(?P<argument>\w+):(?P<axis>\d+)=(?P<dim>\w+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
@@ -112,18 +112,16 @@ def specs_by_argument(
     inputs = _by_name(within)
     named = _by_argument(within, dynamic_shapes)
     for parameter in [one for one in named if one in within and one not in inputs]:
-        spec = named.pop(parameter)
-        _check_spec(parameter, given[parameter], spec)
+        spec = _checked(parameter, given[parameter], named.pop(parameter))
         if spec is not None:
             named |= (
                 spec if isinstance(spec, dict) else dict(zip(within[parameter], spec, strict=True))
             )
     for argument in named:
         _check_argument(argument, inputs)
-    shapes = {argument: named.get(argument) for argument in inputs}
-    for argument, value in inputs.items():
-        _check_spec(argument, value, shapes[argument])
-    return shapes
+    return {
+        argument: _checked(argument, one, named.get(argument)) for argument, one in inputs.items()
+    }
 
 
 def leaf_specs(
@@ -206,28 +204,69 @@ def _check_argument(argument: str, bound: Mapping[str, Any]) -> None:
         )
 
 
-def _check_spec(where: str, value: Any, spec: Any) -> None:
-    """Refuse specs for which torch.export raises an IndexError or a page of text."""
+def _checked(where: str, value: Any, spec: Any) -> Any:
+    """The spec as torch.export takes it; refused where that raises an IndexError or much text."""
     if spec is None:
-        return
+        return _fixed(value)
     if isinstance(value, torch.Tensor):
         _check_axes(where, value, spec)
-    elif isinstance(value, (bool, int, float, str, type(None))):
+        return spec
+    if isinstance(value, (bool, int, float, str, type(None))):
         raise TraceError(f"dynamic shapes: {where} is {value!r}; {_DIMS_ONLY}")
-    elif isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)):
         if not isinstance(spec, (list, tuple)) or len(spec) != len(value):
             accepted = f"an entry for each of its {len(value)} items, or None,"
             raise _no_form(where, spec, accepted)
-        for index, (item, inner) in enumerate(zip(value, spec, strict=True)):
-            _check_spec(f"{where}[{index}]", item, inner)
-    elif isinstance(value, dict):
+        pairs = enumerate(zip(value, spec, strict=True))
+        items = [_checked(f"{where}[{index}]", item, inner) for index, (item, inner) in pairs]
+        return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
+    if isinstance(value, dict):
         if not isinstance(spec, dict) or {*spec} != {*value}:
             keys = ", ".join(map(repr, value)) or "none"
             raise _no_form(where, spec, f"a dict with its keys, {keys}, or None for a key,")
-        for key, inner in spec.items():
-            _check_spec(f"{where}[{key!r}]", value[key], inner)
-    elif not isinstance(spec, (dict, list, tuple)):
-        raise _no_form(where, spec, "the form of the argument, with dicts by axis for its tensors,")
+        return {key: _checked(f"{where}[{key!r}]", value[key], one) for key, one in spec.items()}
+    return _by_field(where, value, spec)
+
+
+def _fixed(value: Any) -> Any:
+    """The spec of fixed sizes: None in the form of the value."""
+    if isinstance(value, torch.Tensor):
+        return None
+    if isinstance(value, (list, tuple)):
+        items = [_fixed(one) for one in value]
+        if hasattr(value, "_fields"):
+            return type(value)(*items)
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: _fixed(one) for key, one in value.items()}
+    found = registered_fields(value)
+    return None if found is None else [_fixed(one) for one in found.values() if one is not None]
+
+
+def _by_field(where: str, value: Any, spec: Any) -> Any:
+    """The specs of an object of a registered class: a list by field, without those that are None.
+
+    Accepted are such a list, also with an entry for each field that is None, a dict by field, and
+    an object of the class.
+    """
+    found = registered_fields(value)
+    if found is None:
+        raise TraceError(
+            f"dynamic shapes: {where} is of {type(value)}, which torch does not take apart; "
+            "register a dataclass with torch.export.register_dataclass before the build"
+        )
+    if isinstance(spec, type(value)):
+        spec = {name: getattr(spec, name) for name in found}
+    present = {name: one for name, one in found.items() if one is not None}
+    if isinstance(spec, (list, tuple)) and len(spec) in (len(found), len(present)):
+        spec = dict(zip(found if len(spec) == len(found) else present, spec, strict=True))
+    if not isinstance(spec, dict) or not {*spec} <= {*found}:
+        example = f"{{{next(iter(found))!r}: {{0: Dim('n')}}}}" if found else "None"
+        raise _no_form(where, spec, f"a dict by field ({', '.join(found)}), such as {example},")
+    checked = {
+        name: _checked(f"{where}.{name}", one, spec.get(name)) for name, one in found.items()
+    }
+    return [checked[name] for name in present]
 
 
 def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
@@ -295,19 +334,10 @@ def _flatten(path: str, value: Any, dims: Any) -> list[LeafSpec]:
     elif isinstance(value, dict):
         known = dims if isinstance(dims, dict) else {}
         items = [(f"[{key!r}]", item, known.get(key)) for key, item in value.items()]
+    elif (found := registered_fields(value)) is not None:
+        present = [(f".{name}", one) for name, one in found.items() if one is not None]
+        inner = dims if isinstance(dims, (list, tuple)) else [None] * len(present)
+        items = [(step, item, d) for (step, item), d in zip(present, inner, strict=True)]
     else:
-        leaves, _ = pytree.tree_flatten_with_path(value)
-        if len(leaves) == 1 and not leaves[0][0]:
-            return [LeafSpec(path, dims)]
-        own = dims if isinstance(dims, (list, tuple)) else pytree.tree_leaves(dims, _is_spec)
-        specs = own if len(own) == len(leaves) else [None] * len(leaves)
-        return [
-            LeafSpec(path + pytree.keystr(keys), spec)
-            for (keys, _), spec in zip(leaves, specs, strict=True)
-        ]
+        return [LeafSpec(path, dims)]
     return [leaf for step, item, d in items for leaf in _flatten(path + step, item, d)]
-
-
-def _is_spec(dims: Any) -> bool:
-    """True for the dynamic dimensions of one tensor."""
-    return dims is None or (isinstance(dims, (dict, list, tuple)) and not hasattr(dims, "_fields"))

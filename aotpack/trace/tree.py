@@ -55,6 +55,20 @@ def tree_of(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     return Tree(kind, children, keys, name=_name_of(spec.type), fields=fields)
 
 
+def registered_fields(value: Any) -> dict[str, Any] | None:
+    """What an object of a registered class holds, by field, None too; None for another object."""
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    if node is None:
+        return None
+    if node.flatten_with_keys_fn is None:
+        return {str(place): one for place, one in enumerate(node.flatten_fn(value)[0])}
+    keyed, _ = node.flatten_with_keys_fn(value)
+    found = {pytree.keystr((key,)).strip("[].'"): one for key, one in keyed}
+    if not is_dataclass(value):
+        return found
+    return {one.name: found.get(one.name) for one in dataclasses.fields(value)}
+
+
 def _object(spec: pytree.TreeSpec, leaves: Iterator[Tree], what: str) -> Tree:
     """A cache of transformers as records: its registration describes the attributes of objects."""
     name = spec.type.__name__

@@ -104,6 +104,11 @@ def test_rows_are_written_as_a_refusal_says(trace_function):
             r"carries .*\.contiguous\(\)\n  at test_capture.py:\d+: return scan.*$",
         ),
         (
+            lambda self, x: x * torch.distributed.get_world_size(),
+            r"communication between processes \(torch.distributed\) is not packaged: package the "
+            r"parts .*get_rank\(\) .*\n  at test_capture.py:\d+: ",
+        ),
+        (
             lambda self, x: x if x.sum() > 0 else -x,
             r"a Python value in forward is data-dependent: the condition u0 is 1. It is read .*\n"
             r"  at test_capture.py:\d+: .*x.sum\(\) > 0.*\n"

@@ -178,3 +178,77 @@ def test_equal_sizes_of_fields(kind: Any, *, beside: bool) -> None:
     if not beside:
         with pytest.raises(TraceError, match="b is 3, as add asks"):
             aotpack.compile(Sum(), given, dynamic_shapes=(uneven, rows), target="interpreter")
+
+
+@dataclass
+class Optional:
+    a: torch.Tensor
+    b: torch.Tensor | None = None
+
+
+@dataclass
+class Nested:
+    none: Any
+    pair: Optional
+    rows: list[torch.Tensor]
+
+
+torch.export.register_dataclass(Optional)
+torch.export.register_dataclass(Nested)
+ROWS: dict[int, Any] = {0: Dim("rows", min=1, max=9)}
+
+
+class OfNested(nn.Module):
+    def forward(self, given: Nested, beside: Any) -> torch.Tensor:
+        return given.pair.a * 2 + given.rows[0] + beside[1]["k"].sum()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"pair": {"a": ROWS}, "rows": [ROWS]},
+        {"pair": {"a": ROWS, "b": None}, "rows": [ROWS], "none": None},
+        [[ROWS], [ROWS]],
+        [None, [ROWS, None], [ROWS]],
+        Nested(None, Optional(ROWS), [ROWS]),  # type: ignore[arg-type,list-item]
+    ],
+)
+def test_sizes_of_fields_beside_those_that_are_none(spec: Any) -> None:
+    def given(count: int) -> tuple[Any, ...]:
+        x = torch.randn(count, 2)
+        return Nested(None, Optional(x), [x]), ([x[:1, :1]], {"k": torch.ones(3)})
+
+    package = aotpack.compile(
+        OfNested(), given(3), dynamic_shapes=(spec, None), target="interpreter"
+    )
+    for count in (1, 9):
+        arguments = given(count)
+        assert torch.equal(package(*arguments), OfNested()(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (ROWS, r"for given: found .* a dict by field \(a, b\), such as \{'a': \{0: Dim\('n'\)\}\}"),
+        ({"c": ROWS}, r"a dict by field \(a, b\)"),
+        ([ROWS] * 3, r"a dict by field \(a, b\)"),
+        ({"a": ROWS[0]}, r"for given\.a: found .*by axis"),
+        ({"b": ROWS}, r"given\.b is None; only dimensions of tensors"),
+    ],
+)
+def test_sizes_of_other_fields_are_refused(spec: Any, words: str) -> None:
+    class Double(nn.Module):
+        def forward(self, given: Optional) -> torch.Tensor:
+            return given.a * 2
+
+    with pytest.raises(TraceError, match=words):
+        merge_dynamic(Double(), (Optional(X),), {}, {"given": spec}, {})
+
+
+def test_sizes_of_an_object_without_fields_are_refused() -> None:
+    class First(nn.Module):
+        def forward(self, x: torch.Tensor, other: Any) -> torch.Tensor:
+            return x
+
+    with pytest.raises(TraceError, match="other is of <class 'object'>, .* register a dataclass"):
+        merge_dynamic(First(), (X, object()), {}, {"x": None, "other": {0: BATCH}}, {})

@@ -40,6 +40,12 @@ _READ_BY = {  # the parts of torch that read data, and how they do not
         "tgt_is_causal=True."
     ),
 }
+_PROCESSES = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py$")
+_OF_PROCESSES = (
+    "communication between processes (torch.distributed) is not packaged: package the parts "
+    "between two collectives, and communicate outside; numbers such as get_rank() become "
+    "attributes, which __init__ computes"
+)
 CACHE_ADVICE = (
     "a package keeps caches of fixed length as state: make a StaticCache once, "
     "cache = StaticCache(config, max_cache_len=N), call cache.early_initialization(...), keep it "
@@ -157,6 +163,8 @@ def _condensed(error: BaseException, log: ConditionLog, assigned: Iterable[str])
         return right_for_some(error.sizes, error.conditions, log.operators, where)
     if text.startswith("Constraints violated"):
         return size_complaint(text, log, place)
+    if _is_of_processes(error):
+        return "\n  at ".join([_OF_PROCESSES, *place])
     if type(error).__name__ in _OF_OPERATORS:
         text = f"Data dependent operator: {text}"
     by_data = data_complaint(text, log.reads, place)
@@ -164,6 +172,12 @@ def _condensed(error: BaseException, log: ConditionLog, assigned: Iterable[str])
         return " ".join([by_data, *_hints_of_data(error)])
     is_nested = re.search(r"nested_tensor|\.nested\.", "".join([text, *place]))
     return "\n  at ".join([_useful(error, text), *place]) + (f"\n{_OF_NESTED}" if is_nested else "")
+
+
+def _is_of_processes(error: BaseException) -> bool:
+    """True for an error of torch's functions that communicate, as without a group of processes."""
+    files = (frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    return any(_PROCESSES.search(one) for one in files)
 
 
 def _hints_of_data(error: BaseException) -> list[str]:

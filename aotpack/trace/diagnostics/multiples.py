@@ -31,6 +31,7 @@ _MOST_ENOUGH = 256
 _UNBOUNDED = 2**30
 _LEAST = 2  # which torch does not name as an end of a range
 _SHOWN = 3
+_OF_ONE_SIZE = r"(?s)\bis \d+\b.*\nat [^\n]*"  # a fact, and a line of the user's
 _HINTS = (
     (
         re.compile(r"\bmath\.sqrt\("),
@@ -54,6 +55,19 @@ _HINTS = (
         "torch.istft takes a plain number as its length; without one it gives hop_length * (frames "
         "- 1) elements, which are all of a centred signal whose size is declared as a multiple of "
         "hop_length",
+    ),
+    (
+        re.compile(_OF_ONE_SIZE + r"\blen\("),
+        "len(x) is a number of one size; x.shape[0] is right for all",
+    ),
+    (
+        re.compile(_OF_ONE_SIZE + r"\b(int|float)\([^()]*\b(shape|size)\b"),
+        "int(n) and float(n) are numbers of one size; n itself is right for all",
+    ),
+    (
+        re.compile(_OF_ONE_SIZE + r"\brange\("),
+        "A loop over range(n) has the steps of one size; the whole tensor at once, or map or scan "
+        "of torch._higher_order_ops, is right for all",
     ),
 )
 """What asks for some sizes, in conditions or the user's lines, and what to write instead."""

@@ -40,14 +40,34 @@ def export_anew(*given: Any, **options: Any) -> ExportedProgram:
     """torch.export, without what dynamo compiled of branches and loops before.
 
     To see whether that fits, dynamo asks conditions on sizes, which would count as the model's. The
-    user's functions stay compiled.
+    user's functions stay compiled. Calls that raised, in a ``try`` of the model, are no part of the
+    program, though torch records them.
     """
     dynamo: Any = importlib.import_module("torch._dynamo")
     for one in [*getattr(getattr(dynamo.convert_frame, "input_codes", None), "seen", ())]:
         code = one()
         if code is not None and _OF_TORCH in code.co_filename:
             dynamo.reset_code(code)
-    return torch.export.export(*given, **options)
+    program = torch.export.export(*given, **options)
+    for part in program.graph_module.modules():
+        if isinstance(part, fx.GraphModule):
+            _drop_failed(part)
+    return program
+
+
+def _drop_failed(part: fx.GraphModule) -> None:
+    failed = [node for node in reversed(part.graph.nodes) if _has_failed(node)]
+    for node in failed:
+        part.graph.erase_node(node)
+    if failed:
+        part.recompile()
+
+
+def _has_failed(node: fx.Node) -> bool:
+    """True for a call that should have results, and gave none to anyone."""
+    target, has_value = node.target, node.meta.get("val") is not None
+    is_silent = not isinstance(target, OpOverload) or not target._schema.returns
+    return not has_value and not is_silent and not node.users
 
 
 def recorded_helpers() -> AbstractContextManager[None]:

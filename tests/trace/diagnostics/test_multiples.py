@@ -153,6 +153,10 @@ def test_a_range_of_one_size_is_no_range_to_declare(conditions: list[str], advic
         (lambda self, x: x / math.sqrt(x.shape[0]), r"n \*\* 0\.5 is right for all"),
         (lambda self, x: x * math.log(x.shape[0]), "those of torch take a tensor of it"),
         (lambda self, x: x[: int(0.6 * x.shape[0])], r"math\.floor\(0\.6 \* n\) and n \* 6 // 10"),
+        (lambda self, x: x.sum(0) / len(x), r"len\(x\) is .* x\.shape\[0\] is right for all"),
+        (lambda self, x: x * float(x.shape[0]), r"float\(n\) are .* n itself is right for all"),
+        (lambda self, x: x * int(x.size(0)), r"int\(n\) and .* n itself is right for all"),
+        (lambda self, x: sum(x[i] for i in range(x.shape[0])), r"loop over range\(n\) .* scan"),
     ],
 )
 def test_numbers_of_sizes_are_told_apart(forward: Any, hint: str) -> None:

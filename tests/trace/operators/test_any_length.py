@@ -333,3 +333,37 @@ def test_a_dynamic_length_of_a_signal_is_refused_with_what_to_do() -> None:
     shapes = ({1: Dim("n", min=12, max=200)},)
     with pytest.raises(TraceError, match=words):
         aotpack.compile(model, (floats(1, 64),), dynamic_shapes=shapes, target="interpreter")
+
+
+def square(x: torch.Tensor, value: Any = 5, **options: bool) -> torch.Tensor:
+    return (x @ x.mT).fill_diagonal_(value, **options)
+
+
+DIAGONALS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "square": square,
+    "square that wraps": lambda x: square(x, 2.5, wrap=True),
+    "a tensor's number": lambda x: square(x, torch.tensor(3.0)),
+    "integers": lambda x: (x @ x.mT).long().fill_diagonal_(2.7).t().fill_diagonal_(1),
+    "tall or wide": lambda x: x.clone().fill_diagonal_(4),
+    "three dimensions": lambda x: (square(x)[:, None] * square(x)).fill_diagonal_(7),
+}
+
+
+@pytest.mark.parametrize("name", DIAGONALS)
+def test_diagonals_of_any_length(name: str) -> None:
+    model, shapes = Model(DIAGONALS[name]), ({0: Dim("n", min=1, max=40)},)
+    package = aotpack.compile(model, (floats(4, 3),), dynamic_shapes=shapes, target="interpreter")
+    for size in (1, 2, 3, 5, 40):
+        x = floats(size, 3)
+        torch.testing.assert_close(package(x), model(x))
+
+
+def test_a_diagonal_that_wraps_in_tall_matrices_is_refused() -> None:
+    shapes = ({0: Dim("n", min=1, max=40)},)
+    with pytest.raises(TraceError, match="fill_diagonal_"):
+        aotpack.compile(
+            Model(lambda x: x.clone().fill_diagonal_(1, wrap=True)),
+            (floats(4, 3),),
+            dynamic_shapes=shapes,
+            target="interpreter",
+        )

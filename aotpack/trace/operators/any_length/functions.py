@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from aotpack.trace.operators.any_length.parts import PARTS
 from aotpack.trace.operators.any_length.ranges import RANGES, counted
@@ -24,6 +25,7 @@ _torch_multi_dot: _Function = torch.linalg.multi_dot
 _torch_chain_matmul: _Function = torch.chain_matmul
 _torch_mean: _Function = torch.mean
 _torch_affine_grid: _Function = F.affine_grid
+_torch_fill_diagonal: _Function = torch.Tensor.fill_diagonal_
 
 
 def _is_dynamic(*tensors: torch.Tensor) -> bool:
@@ -217,6 +219,19 @@ def _mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False, **options
     return input.to(dtype).sum([*dims], keepdim) / prod(input.shape[one] for one in dims)
 
 
+def _fill_diagonal(input: torch.Tensor, fill_value: Any, wrap: bool = False) -> Any:
+    """The diagonal of a matrix, or of dimensions of one size, is a view; one that wraps is not."""
+    is_even = all(statically_known_true(size == input.shape[0]) for size in input.shape)
+    is_view = is_even or (input.dim() == 2 and not wrap)
+    if not _is_dynamic(input) or not is_view or input.dim() < 2:
+        return _torch_fill_diagonal(input, fill_value, wrap)
+    view = input
+    while view.dim() > 1:
+        view = view.diagonal()
+    view.fill_(fill_value)
+    return input
+
+
 OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     **dict.fromkeys((F.max_pool1d, torch.max_pool1d), _max_pool1d),
     **dict.fromkeys((torch.take_along_dim, torch.Tensor.take_along_dim), _take_along_dim),
@@ -228,6 +243,7 @@ OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     torch.linalg.multi_dot: _multi_dot,
     torch.chain_matmul: _chain_matmul,
     F.affine_grid: _affine_grid,
+    torch.Tensor.fill_diagonal_: _fill_diagonal,
     **PARTS,
     **RANGES,
     **TRANSFORMS,
