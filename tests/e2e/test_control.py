@@ -342,15 +342,6 @@ def takes_a_list(self, x, p):
     return torch.cond(p, lambda x: x[[1, 0, 2]], lambda x: x * 3, (x,))
 
 
-def writes_a_number(self, x, p):
-    def side(x):
-        y = x * 1
-        y[::2] = 3
-        return y
-
-    return torch.cond(p, side, lambda x: x * 3, (x,))
-
-
 def sizes_from_data(self, x, p):
     return torch.cond(p, lambda x: x.nonzero().sum(), lambda x: x.long().sum(), (x,))
 
@@ -379,10 +370,6 @@ def draws(self, x, p):
         (
             takes_a_list,
             r"numbers become a tensor inside of .* or a list as index.*\n  at \w+.py:\d+:",
-        ),
-        (
-            writes_a_number,
-            r"aten.fill_.Tensor changes a tensor in place inside of a branch.*\n  at",
         ),
         (sizes_from_data, r"aten.nonzero.default: a size \(u\d+\) depends on the data"),
         (slices_by_a_number, "is data, a number that a loop carries"),

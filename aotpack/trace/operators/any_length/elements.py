@@ -3,7 +3,7 @@
 Export makes a number of Python of a tensor ``i`` of one integer that is written at, or that stands
 beside other tensors in a key; torch takes the example's number of ``n - 1`` in a key of several
 parts that is written at. In bodies of branches and loops export reads no ``y[i]``: there it is
-copied, which no one can tell, as bodies change nothing in place.
+copied, so bodies change no ``y[i]`` in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,18 @@ _Choose: TypeAlias = Callable[[torch.Tensor, int, torch.Tensor], torch.Tensor]
 
 
 class CopiedElements(TorchFunctionMode):
-    """Inside the block, ``y[i]`` where data decide ``i`` is a copy, not a view."""
+    """Inside the block, ``y[i]`` where data decide ``i`` is a copy, not a view.
+
+    A number in ``y[k] = 2`` is a tensor that is made there, not a constant.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is READ:
             return _read(*args, is_copied=True)
+        if func is WRITE and isinstance(args[2], (int, float, complex)):
+            args = (*args[:2], as_tensor(args[2], args[0]))
         return func(*args, **(kwargs or {}))
 
 
@@ -64,7 +69,7 @@ def _put(tensor: torch.Tensor, parts: Sequence[Any], value: torch.Tensor) -> Non
     torch.ops.aten.index_put_.default(view, places, value)
 
 
-def as_tensor(number: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
+def as_tensor(number: torch.Tensor | complex, like: torch.Tensor) -> torch.Tensor:
     """A number as a tensor, without a constant: bodies of branches have none."""
     if isinstance(number, torch.Tensor):
         return number.to(like)
