@@ -526,6 +526,8 @@ def test_doctor_without_a_c_compiler_leaves_out_the_target_cpu(
             ["MODEL", "-o", "OUT", "--target", "sm_70"],
             "'sm_70' is not supported; accepted are sm_80",
         ),
+        (["MODEL", "-o", "MODEL"], "it is a file; a folder, existing or new, is accepted"),
+        (["MODEL", "-o", "MODEL/dist"], "is no folder that this user can write to"),
         (["MODEL", "-o", "OUT", "--jobs", "0"], "found '0', accepted is a whole number from 1"),
         (
             ["MODEL", "-o", "OUT", "--weights", "no"],
@@ -560,7 +562,8 @@ def test_a_wrong_command_line_is_one_line_and_code_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     names = {"MODEL": str(folder / "half_model.py"), "OUT": str(tmp_path / "out")}
-    code, error = failed(capsys, *(names.get(word, word) for word in words))
+    paths = [names.get(word, word).replace("MODEL/", f"{names['MODEL']}/") for word in words]
+    code, error = failed(capsys, *paths)
     message = [line for line in error.splitlines() if line.startswith("aotpack ")]
     assert code == 2 and len(message) == 1 and complaint in message[0]
     assert not list(tmp_path.rglob("*.whl"))

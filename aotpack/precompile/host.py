@@ -58,9 +58,11 @@ def host_build(arch: str | None) -> HostBuild:
         raise UsageError(f"target cpu: this machine is {machine}; accepted: {', '.join(_FAMILIES)}")
     chosen = arch or accepted[0]
     if chosen not in accepted:
+        is_known = any(chosen in family for family in _FAMILIES.values())
+        other = " Code for another machine is built on such a machine." if is_known else ""
         raise UsageError(
             f"target cpu: --cpu-arch {chosen} cannot be built on this {machine} machine; accepted: "
-            f"{', '.join(accepted)}. Code for another machine is built on such a machine."
+            f"{', '.join(accepted)}.{other}"
         )
     return HostBuild(machine, chosen, None)
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils import _pytree as pytree
 
-from aotpack.errors import TraceError, UsageError
+from aotpack.errors import TraceError, UsageError, did_you_mean
 from aotpack.trace.diagnostics.guards import LeafSpec
 from aotpack.trace.layers.named_arguments import inputs_within, parameters_given
 from aotpack.trace.tree import children_of, registered_fields
@@ -199,8 +199,8 @@ def _is_by_axis(spec: Any) -> bool:
 def _check_argument(argument: str, bound: Mapping[str, Any]) -> None:
     if argument not in bound:
         raise TraceError(
-            f"dynamic shapes name the argument {argument!r}, which forward is not called with; "
-            f"the arguments are {', '.join(bound)}"
+            f"dynamic shapes name the argument {argument!r}, which forward is not called with"
+            f"{did_you_mean(argument, bound)}; the arguments are {', '.join(bound)}"
         )
 
 

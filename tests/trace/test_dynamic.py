@@ -245,6 +245,13 @@ def test_sizes_of_other_fields_are_refused(spec: Any, words: str) -> None:
         merge_dynamic(Double(), (Optional(X),), {}, {"given": spec}, {})
 
 
+def test_an_argument_that_is_nearly_named_is_told() -> None:
+    with pytest.raises(
+        TraceError, match=r"not called with; did you mean 'x'\?; the arguments are x"
+    ):
+        merge_dynamic(Pair(), (X,), {}, {"X": {0: BATCH}}, {})
+
+
 def test_sizes_of_an_object_without_fields_are_refused() -> None:
     class First(nn.Module):
         def forward(self, x: torch.Tensor, other: Any) -> torch.Tensor:

@@ -246,8 +246,10 @@ def default_threads() -> int:
         text = os.environ.get(name, "")
         if text.isdecimal() and int(text) > 0:
             return int(text)
-        if text and not text.isdecimal() and name.startswith("AOTPACK"):
-            raise AotpackError(f"loading on cpu: {name}={text!r}; accepted: a number of threads")
+        if text and name.startswith("AOTPACK"):
+            raise AotpackError(
+                f"loading on cpu: {name}={text!r}; accepted: a number of threads, from 1 on"
+            )
     return min(len(os.sched_getaffinity(0)), _quota())
 
 
