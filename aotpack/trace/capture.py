@@ -42,7 +42,7 @@ from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.any_length import shapes_of_any_length
 from aotpack.trace.operators.any_length.elements import CopiedElements
-from aotpack.trace.operators.control import check_parts
+from aotpack.trace.operators.control_flow.changes import check_parts
 from aotpack.trace.operators.copies import converted_copies, separate_operands, shared_operands
 from aotpack.trace.operators.counted.branches import check_branch_shapes
 from aotpack.trace.operators.counted.ranges import (

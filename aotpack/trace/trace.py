@@ -43,7 +43,7 @@ from aotpack.trace.layers.adapters import with_scaling
 from aotpack.trace.layers.named_arguments import name_arguments
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
-from aotpack.trace.operators.control import without_subgraphs
+from aotpack.trace.operators.control_flow.control import without_subgraphs
 from aotpack.trace.operators.random.seeds import (
     Example,
     check_drawn,

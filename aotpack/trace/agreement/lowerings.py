@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.trace.agreement.values import difference, shown
-from aotpack.trace.operators.control import CONTROL, Turns, as_part, run_control
+from aotpack.trace.operators.control_flow.control import CONTROL, Turns, as_part, run_control
 from aotpack.trace.operators.registered import RegisteredLowerings, registered, run_registered
 from aotpack.trace.source import source_of
 from aotpack.trace.weights import weight_tensor

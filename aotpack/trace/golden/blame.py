@@ -16,7 +16,7 @@ from aotpack.trace.agreement.departure import Departure
 from aotpack.trace.agreement.values import difference, shown
 from aotpack.trace.eager import in_program_order, run_exported
 from aotpack.trace.golden.reference import Eager, in_order_of_results, results_of
-from aotpack.trace.operators.control import Turns
+from aotpack.trace.operators.control_flow.control import Turns
 from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import source_of
 

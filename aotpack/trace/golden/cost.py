@@ -14,7 +14,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from aotpack.trace.golden.pieces import bytes_held
-from aotpack.trace.operators.control import MAP, SCAN, part_of
+from aotpack.trace.operators.control_flow.control import MAP, SCAN, part_of
 
 _OPERATIONS, _BYTES, _CALLS = 2e10, 2e9, 5e3  # a second of two cores, in float64
 _PRODUCTS = frozenset(

@@ -29,7 +29,7 @@ from aotpack.trace.golden.reference import (
     in_order_of_results,
     results_of,
 )
-from aotpack.trace.operators.control import EndlessLoop, Turns, is_part, part_of
+from aotpack.trace.operators.control_flow.control import EndlessLoop, Turns, is_part, part_of
 from aotpack.trace.operators.random.seeds import Example
 from aotpack.trace.source import source_of
 

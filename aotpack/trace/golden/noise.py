@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotpack.trace.golden.reference import Eager, Reference, decides, in_order_of_results
-from aotpack.trace.operators.control import Turns
+from aotpack.trace.operators.control_flow.control import Turns
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _LARGE = 2**20  # elements; of a product's factors the smaller one is enough

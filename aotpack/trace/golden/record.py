@@ -20,7 +20,7 @@ from aotpack.trace.golden.noise import Noisy, OwnNoisy, rounded_results
 from aotpack.trace.golden.reference import Eager, Reference, results_of
 from aotpack.trace.golden.results import kept_results
 from aotpack.trace.golden.tf32 import tf32_products
-from aotpack.trace.operators.control import WHILE_LOOP, EndlessLoop, Turns
+from aotpack.trace.operators.control_flow.control import WHILE_LOOP, EndlessLoop, Turns
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _MANY = 4096  # numbers that show eager's usual error

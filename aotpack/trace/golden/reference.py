@@ -26,7 +26,7 @@ from aotpack.trace.golden.cost import cost_of
 from aotpack.trace.golden.meanings import MEANINGS
 from aotpack.trace.golden.pieces import widened_in_pieces
 from aotpack.trace.graph import is_returned
-from aotpack.trace.operators.control import COND, CONTROL, Turns, as_part, run_control
+from aotpack.trace.operators.control_flow.control import COND, CONTROL, Turns, as_part, run_control
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import as_recorded
 from aotpack.trace.triton.triton_kernels import Grid, Launch, TritonPort, is_launch, read_launch

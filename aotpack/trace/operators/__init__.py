@@ -1,7 +1,7 @@
 """Calls of torch's operators: read, decomposed and replaced. In reading order:
 
-``operators`` (FX calls -> graph nodes), ``complex_calls``, ``control`` and ``bodies`` (branches
-and loops), ``assertions``, ``counted`` (sizes that data decide), ``detection`` (of torchvision),
+``operators`` (FX calls -> graph nodes), ``complex_calls``, ``control_flow`` (branches and loops),
+``assertions``, ``counted`` (sizes that data decide), ``detection`` (of torchvision),
 ``admitted`` (calls on other sizes), ``positions`` and ``position_rules`` (index checks),
 ``strided`` (views by strides), ``state`` (constants that change), ``decompositions``, ``copies``,
 ``layouts``, ``windows``, ``returned_views``, ``registered`` (the user's lowerings, with our

@@ -24,7 +24,7 @@ from aotpack.trace.complex_pairs import (
     moved_arguments,
     moves,
 )
-from aotpack.trace.operators.bodies import ControlReader
+from aotpack.trace.operators.control_flow.bodies import ControlReader
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 from aotpack.trace.weights import dtype_of

@@ -26,7 +26,7 @@ from torch.export import ExportedProgram
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-from aotpack.trace.operators.control import CONTROL, MAP
+from aotpack.trace.operators.control_flow.control import CONTROL, MAP
 from aotpack.trace.operators.modes import patched
 
 _ATEN = torch.ops.aten

@@ -15,7 +15,7 @@ from torch.fx import traceback
 from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 
-from aotpack.trace.operators.control import CONTROL
+from aotpack.trace.operators.control_flow.control import CONTROL
 from aotpack.trace.source import is_user_file
 
 _Mode: TypeAlias = Callable[[], TorchFunctionMode]

@@ -26,7 +26,7 @@ from aotpack.trace.operators.assertions import (
     without_repeats,
 )
 from aotpack.trace.operators.complex_calls import ComplexReader
-from aotpack.trace.operators.control import CONTROL, NUMBER_OPERATORS, is_part
+from aotpack.trace.operators.control_flow.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from aotpack.errors import UnsupportedError
-from aotpack.trace.operators.control import SCAN
+from aotpack.trace.operators.control_flow.control import SCAN
 
 State: TypeAlias = tuple[torch.Tensor, ...]
 Step: TypeAlias = Callable[..., State]

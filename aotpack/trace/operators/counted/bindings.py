@@ -26,7 +26,7 @@ from aotpack.ir.symbolic.integers import (
     product,
 )
 from aotpack.trace.operators.assertions import reads_number
-from aotpack.trace.operators.control import COND, CONTROL, part_of, part_results
+from aotpack.trace.operators.control_flow.control import COND, CONTROL, part_of, part_results
 from aotpack.trace.operators.counted.pinned import Pinned, pinned
 from aotpack.trace.sizes import Sizes, symbols_in, unused_name
 

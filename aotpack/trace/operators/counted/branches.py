@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from aotpack.errors import UnsupportedError
 from aotpack.trace.diagnostics.derived import with_names
-from aotpack.trace.operators.control import COND, is_part, part_of, part_results
+from aotpack.trace.operators.control_flow.control import COND, is_part, part_of, part_results
 from aotpack.trace.source import users_source_of
 from aotpack.trace.strides import expression_of
 

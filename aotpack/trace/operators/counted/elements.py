@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Var
 from aotpack.trace.diagnostics.guards import admitted
-from aotpack.trace.operators.control import COND, part_of
+from aotpack.trace.operators.control_flow.control import COND, part_of
 from aotpack.trace.operators.counted.demands import Demand, demands_in
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 import torch.nn.functional as F
 
-from aotpack.trace.operators.control import WHILE_LOOP
+from aotpack.trace.operators.control_flow.control import WHILE_LOOP
 
 _Loop: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 

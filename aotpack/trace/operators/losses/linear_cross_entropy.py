@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from aotpack.errors import UnsupportedError
-from aotpack.trace.operators.control import SCAN
+from aotpack.trace.operators.control_flow.control import SCAN
 
 _LEAST, _MOST = 4096, 32  # classes of a block, and blocks: each reads the rows again
 State: TypeAlias = tuple[Tensor, Tensor]

@@ -17,7 +17,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.stages import Arg, Body, GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import ArgumentReader
 from aotpack.trace.operators.assertions import Asserted, conjunction, refuse_in_test, true_condition
-from aotpack.trace.operators.control import (
+from aotpack.trace.operators.control_flow.control import (
     COND,
     MAP,
     SCAN,
