@@ -28,6 +28,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.attempts import PLAIN, attempt_of, exported
 from aotpack.trace.diagnostics.branches import Branches
+from aotpack.trace.diagnostics.caught import ADVICE, sizes_as_integers
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions
@@ -121,6 +122,7 @@ def export(
             logged_conditions(lambda: lines.operator) as log,
             noted_checks() as checks,
             nullcontext() if strict else lines,  # dynamo cannot look at them
+            nullcontext() if strict else sizes_as_integers(),
             recorded_helpers(),
             redirect_stderr(io.StringIO()) as printed,
         ):
@@ -128,10 +130,13 @@ def export(
             with replaced_functions():
                 how = {"dynamic_shapes": shapes, "strict": strict}
                 again = partial(export_anew, module, args, named, **how)
+                if not strict:
+                    again = partial(branches.caught.checked, again)
                 program = exported(again, branches, is_strict=strict, first=attempt)
     except (Exception, SystemExit) as error:
         example = args, dict(kwargs)
         complaint = with_arguments(condensed(error, log, lines.found.values()), module, example)
+        complaint += ADVICE if branches.caught.is_caught else ""
         complaint += of_one_size(complaint, module, example, shapes)
         hints = wrong_inputs(module, example, error) or dropped_inputs(module, complaint)
         hints = hints or faults_of_attributes(module)

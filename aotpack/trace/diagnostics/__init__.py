@@ -5,7 +5,7 @@
 ``evaluated`` (for many sizes at once),
 ``assumed`` (sizes that torch takes for 2 or more), ``kept_sizes`` (fixed with mutation),
 ``conditional_copies`` (that are changed) with ``reshaped`` (for some sizes), ``lines`` (the
-user's), ``multiples`` (which sizes are right), ``complaint`` (the message), ``intervals``
-(proofs), ``roundings`` (of floats to sizes),
+user's), ``caught`` (errors), ``multiples`` (which sizes are right), ``complaint`` (the message),
+``intervals`` (proofs), ``roundings`` (of floats to sizes),
 ``guards`` and ``declared`` (checked later), ``known_positions`` and ``collectives`` (refused).
 """

@@ -8,7 +8,7 @@ import dis
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
 from torch.utils._sympy.functions import Max
 
+from aotpack.trace.diagnostics.caught import CaughtErrors
 from aotpack.trace.source import is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
@@ -145,6 +146,7 @@ class Branches:
 
     is_strict: bool = False
     found: dict[tuple[str, bool, CodeType], Branch] = field(default_factory=dict)
+    caught: CaughtErrors = field(default_factory=CaughtErrors)
     numbers: dict[Any, FrameSummary] = field(default_factory=dict)  # the line, by size
     _undo: ExitStack = field(default_factory=ExitStack)
 
@@ -178,8 +180,9 @@ class Branches:
         """A method that asks for a truth, and notes it."""
 
         def asked(condition: Any) -> Any:
-            answer = before(condition)
-            self.note(condition, answer, _asker(sys._getframe(1)))
+            frame = sys._getframe(1)
+            answer = self._answer(frame, before, condition)
+            self.note(condition, answer, _asker(frame))
             return answer
 
         return asked
@@ -192,9 +195,16 @@ class Branches:
             expression = size.node.expr
             if frame is not None and expression.free_symbols:
                 self.numbers.setdefault(expression, extract_stack(frame, limit=1)[0])
-            return before(size, *args)
+            return self._answer(sys._getframe(1), before, size, *args)
 
         return made
+
+    def _answer(self, frame: FrameType, ask: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return ask(*given)
+        except Exception as error:
+            self.caught.note(error, frame)
+            raise
 
     def _noted_check(self, expect: Any) -> Any:
         """What ``torch._check`` calls, which notes what the model checks."""

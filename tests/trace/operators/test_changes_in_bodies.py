@@ -115,9 +115,17 @@ def of_its_own_parts(y: Tensor) -> Tensor:
     return z
 
 
+def of_products(y: Tensor) -> Tensor:
+    z = F.linear(y, torch.ones(3, 3)).relu_()
+    seen = z.softmax(-1) + z.expand(2, *z.shape).sum(0)
+    z.view(-1).mul_(2)
+    z.squeeze().movedim(0, 1)[1:].sub_(seen.mT[1:])
+    return z
+
+
 BODIES = (
     *(numbers, operators, seen_through_views, at_tensors),
-    *(other_types, by_size, of_its_own_parts),
+    *(other_types, by_size, of_its_own_parts, of_products),
 )
 
 
@@ -175,7 +183,22 @@ def of_a_result(y: Tensor) -> Tensor:
     return z
 
 
+def read_as_itself(y: Tensor) -> Tensor:
+    z = y.clone()
+    same = F.dropout(z, training=False)
+    z.add_(1)
+    return z + same
+
+
+def read_as_a_copy(y: Tensor) -> Tensor:
+    z = y.clone()
+    first = z.chunk(2)[0]
+    z.add_(1)
+    return z + first.sum()
+
+
 REFUSED = (
+    *(read_as_itself, read_as_a_copy),
     *(of_an_operand, of_what_may_be_an_operand, of_the_same_type, through_what_may_be_a_copy),
     *(of_its_form, drawn, of_a_result),
 )

@@ -189,6 +189,20 @@ def read_later(k: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return k + 1, y + row
 
 
+def viewed(k: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y = y.clone()
+    row = y[k].reshape(2, 3)
+    y[0] = 1
+    return k + 1, y + row.sum()
+
+
+def chosen_of_a_view(k: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y = y.clone()
+    number = y.flatten()[k]
+    y[0] = 1
+    return k + 1, y + number
+
+
 def read_before(k: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     y = y.clone()
     row = y[k].unsqueeze(0) + 1
@@ -208,7 +222,7 @@ def test_bodies_write_at_an_integer(kind: type[Looping], written: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Looping, Branching])
-@pytest.mark.parametrize("changed", [changed_body, read_later])
+@pytest.mark.parametrize("changed", [changed_body, read_later, viewed, chosen_of_a_view])
 def test_bodies_that_change_what_is_chosen_there_are_refused(
     kind: type[Looping], changed: Any
 ) -> None:

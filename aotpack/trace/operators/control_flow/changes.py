@@ -4,7 +4,6 @@ Torch functionalises such changes. It does not tell whether others reach an oper
 may be a copy for some sizes.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,17 +23,23 @@ _LIFTED = torch.ops.aten.lift_fresh_copy.default
 _REFUSED_TAGS = {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _TO = torch.ops.aten.to.dtype
+_NEW = {
+    torch.ops.aten.linear.default,
+    torch.ops.aten.matmul.default,
+    torch.ops.aten.softmax.int,
+    torch.ops.aten.log_softmax.int,
+    torch.ops.aten.layer_norm.default,
+}
+"""Operators that torch takes apart and whose results are new."""
 _VIEWS = {
-    torch.ops.aten.select.int,
-    torch.ops.aten.slice.Tensor,
-    torch.ops.aten.narrow.default,
-    torch.ops.aten.unsqueeze.default,
-    torch.ops.aten.squeeze.dim,
-    torch.ops.aten.transpose.int,
-    torch.ops.aten.permute.default,
-    torch.ops.aten.t.default,
-    torch.ops.aten.diagonal.default,
-    torch.ops.aten.alias.default,
+    getattr(getattr(torch.ops.aten, name), overload)
+    for name, overload in (
+        *(("select", "int"), ("slice", "Tensor"), ("narrow", "default"), ("alias", "default")),
+        *(("unsqueeze", "default"), ("squeeze", "default"), ("squeeze", "dim")),
+        *(("transpose", "int"), ("permute", "default"), ("t", "default"), ("mT", "default")),
+        *(("movedim", "int"), ("movedim", "intlist"), ("swapaxes", "default")),
+        *(("diagonal", "default"), ("expand", "default"), ("view", "default")),
+    )
 }
 """Views of any tensor; ``reshape`` and its like copy some."""
 
@@ -59,9 +64,9 @@ def _check_part(module: fx.GraphModule, name: str, *, may_change: bool) -> None:
         if not _changes_own(node):
             raise UnsupportedError(
                 f"tracing {name}: {node.target} changes a tensor in place inside of a branch or a "
-                "loop, which the body did not make, or through a view that may be a copy; return "
-                "the new value from there, and assign it outside, or change a clone; y[k] += 1 of "
-                f"a tensor k is y[k] = y[k] + 1{_place(node)}"
+                "loop, which the body may not have made, or of which a view is read later; return "
+                "the new value from there, and assign it outside, or change and read what "
+                f".clone() gives; y[k] += 1 of a tensor k is y[k] = y[k] + 1{_place(node)}"
             )
     for node in module.graph.find_nodes(op="call_function", target=_LIFTED):
         raise UnsupportedError(
@@ -81,7 +86,7 @@ def _changes_own(node: fx.Node) -> bool:
     """True for a change of the values, not drawn, of a tensor that the same body makes.
 
     An element ``y[i]`` that data choose is a copy in bodies: it is not changed, nor read after
-    ``y`` is.
+    ``y`` is. So are results that may be the tensor itself.
     """
     target: Any = node.target
     first, *others = target._schema.arguments
@@ -90,13 +95,7 @@ def _changes_own(node: fx.Node) -> bool:
     if not isinstance(node.args[0], fx.Node):
         return False
     made = _origin(node.args[0])
-    if not _is_made(made) or _is_element(made):
-        return False
-    elements = (one for one in node.graph.nodes if one < node and _is_element(one))
-    return not any(
-        _origin(one.all_input_nodes[0]) is made and any(node < user for user in _readers(one))
-        for one in elements
-    )
+    return _is_new(made) and not _is_element(made) and not _is_read_later(made, node)
 
 
 def _origin(node: fx.Node) -> fx.Node:
@@ -106,12 +105,29 @@ def _origin(node: fx.Node) -> fx.Node:
     return node
 
 
-def _readers(node: fx.Node) -> Iterator[fx.Node]:
-    """The users of a tensor and of its views."""
-    for user in node.users:
-        yield user
-        if user.target in _VIEWS:
-            yield from _readers(user)
+def _is_read_later(made: fx.Node, change: fx.Node) -> bool:
+    """True where a copy from before the change may stand for a view that is read after it."""
+    views, copies = [made], list[fx.Node]()
+    for node in views:
+        for user in node.users:
+            if user.target in _VIEWS or (_changes_in_place(user) and user.args[0] is node):
+                views.append(user)
+            elif user < change and not _reads(user):
+                return True
+            elif user < change and _is_element(user):
+                copies.append(user)
+    for node in copies:
+        for user in node.users:
+            if user.target in _VIEWS:
+                copies.append(user)
+            elif change < user or not _reads(user):
+                return True
+    return False
+
+
+def _reads(user: fx.Node) -> bool:
+    """True for a user of a tensor, other than a change of it, of which no result is a view."""
+    return _is_new(user) or _changes_in_place(user)
 
 
 def _is_element(node: fx.Node) -> bool:
@@ -121,18 +137,19 @@ def _is_element(node: fx.Node) -> bool:
     return any(place.meta["val"].dim() == 0 for place in node.all_input_nodes[1:])
 
 
-def _is_made(node: fx.Node) -> bool:
-    """True for a tensor in memory of its own.
+def _is_new(node: fx.Node) -> bool:
+    """True for results in memory of their own.
 
-    Schemas say which results share memory, but those of operators that torch takes apart, as
-    ``dropout``, which may return its argument.
+    Schemas say which share memory, but for operators that torch takes apart, as ``dropout``, which
+    may return its argument.
     """
     target = node.target
     if target is _TO:
         return _dtype(node) is not _dtype(node.all_input_nodes[0])
-    if not isinstance(target, OpOverload) or target.has_kernel_for_dispatch_key(_COMPOSITE):
+    if not isinstance(target, OpOverload):
         return False
-    return all(one.alias_info is None for one in target._schema.returns)
+    is_whole = target in _NEW or not target.has_kernel_for_dispatch_key(_COMPOSITE)
+    return is_whole and all(one.alias_info is None for one in target._schema.returns)
 
 
 def _dtype(node: fx.Node) -> Any:

@@ -1,0 +1,129 @@
+"""Errors of torch.export that the model catches, and Python's questions about sizes.
+
+A program whose ``try`` catches what only export raises takes another way than eager: ``if
+(x < 0).any()`` raises there, as the data are not known. ``isinstance(n, int)`` is False there of a
+dynamic size, and is answered as in eager.
+"""
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+from torch.fx.experimental import sym_node
+from torch.overrides import TorchFunctionMode
+
+from aotpack.trace.source import is_user_file
+
+_PACKAGE = str(Path(__file__).parents[2])
+_TORCH = str(Path(torch.__file__).parent)
+_BETWEEN = tuple(
+    f"{_TORCH}/{name}"
+    for name in """
+    _export/non_strict_utils.py _tensor.py functional.py fx/experimental/proxy_tensor.py
+    nn/functional.py nn/modules/ overrides.py
+    """.split()
+)  # between the user's code and a function of torch
+_OF_EXPORT = ("torch._subclasses", "torch._dynamo", "torch._higher_order_ops", "torch.fx")
+_NEED_DATA = frozenset("numpy tolist __array__ data_ptr __dlpack__ item".split())
+_ALIKE: dict[type, Any] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
+ADVICE = (
+    "\nforward catches this error, which eager does not raise: the program would go another way. "
+    "Take the line out of the try, or what follows there out of forward"
+)
+
+
+class CaughtErrors(TorchFunctionMode):
+    """Inside the block, ``last`` is the last error of export that reaches the user's own code.
+
+    If the export succeeds, that code has caught it. Errors that eager raises too are no such ones.
+    Those of dynamic sizes are noted by who asks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Exception | None = None
+        self.is_caught = False
+
+    def checked(self, export: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """What ``export`` returns; raises the error that the model caught meanwhile."""
+        self.last, self.is_caught, before = None, False, torch.SymInt.__hash__
+        torch.SymInt.__hash__ = self._noted(before)  # type: ignore[method-assign]
+        try:
+            with self:
+                program = export(*given, **options)
+        finally:
+            torch.SymInt.__hash__ = before  # type: ignore[method-assign]
+        if self.last is not None:
+            self.is_caught = True
+            raise self.last
+        return program
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception as error:
+            is_of_export = type(error).__module__.startswith(_OF_EXPORT)
+            if is_of_export or getattr(func, "__name__", "") in _NEED_DATA:
+                self.note(error, sys._getframe(1))
+            raise
+
+    def _noted(self, before: Any) -> Any:
+        def asked(size: torch.SymInt) -> Any:
+            try:
+                return before(size)
+            except Exception as error:
+                self.note(error, sys._getframe(1))
+                raise
+
+        return asked
+
+    def note(self, error: Exception, frame: FrameType | None) -> None:
+        """Keep an error that leaves torch in a frame."""
+        while frame is not None and _is_between(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is not None and _is_own(frame.f_code.co_filename):
+            self.last = error
+
+
+def _is_between(file: str) -> bool:
+    """True for code that passes errors on: ours, arithmetic of sizes, torch's functions."""
+    return file.startswith((_PACKAGE, *_BETWEEN)) or file == sym_node.__file__
+
+
+def _is_own(file: str) -> bool:
+    """True for the user's code; libraries that catch errors of export do so knowingly."""
+    return is_user_file(file) and "site-packages/" not in file.replace("\\", "/")
+
+
+@contextmanager
+def sizes_as_integers() -> Iterator[None]:
+    """Inside the block, ``isinstance`` in the user's modules takes dynamic sizes for integers."""
+    modules = [one for one in [*sys.modules.values()] if _is_users(one)]
+    for one in modules:
+        vars(one)["isinstance"] = _isinstance
+    try:
+        yield
+    finally:
+        for one in modules:
+            vars(one).pop("isinstance", None)
+
+
+def _is_users(module: object) -> bool:
+    if not isinstance(module, ModuleType) or "isinstance" in vars(module):
+        return False
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and _is_own(file) and not file.startswith(_PACKAGE)
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    alike = _ALIKE.get(type(value))
+    return builtins.isinstance(value, kinds) or (
+        alike is not None and builtins.isinstance(alike, kinds)
+    )
