@@ -219,7 +219,7 @@ def _checked(where: str, value: Any, spec: Any) -> Any:
             raise _no_form(where, spec, accepted)
         pairs = enumerate(zip(value, spec, strict=True))
         items = [_checked(f"{where}[{index}]", item, inner) for index, (item, inner) in pairs]
-        return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
+        return _alike(value, items)
     if isinstance(value, dict):
         if not isinstance(spec, dict) or {*spec} != {*value}:
             keys = ", ".join(map(repr, value)) or "none"
@@ -233,14 +233,18 @@ def _fixed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return None
     if isinstance(value, (list, tuple)):
-        items = [_fixed(one) for one in value]
-        if hasattr(value, "_fields"):
-            return type(value)(*items)
-        return items if isinstance(value, list) else tuple(items)
+        return _alike(value, [_fixed(one) for one in value])
     if isinstance(value, dict):
         return {key: _fixed(one) for key, one in value.items()}
     found = registered_fields(value)
     return None if found is None else [_fixed(one) for one in found.values() if one is not None]
+
+
+def _alike(value: Sequence[Any], items: list[Any]) -> Any:
+    """Items in a sequence of the kind of another."""
+    if hasattr(value, "_fields"):
+        return type(value)(*items)
+    return items if isinstance(value, list) else tuple(items)
 
 
 def _by_field(where: str, value: Any, spec: Any) -> Any:

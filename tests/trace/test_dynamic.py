@@ -206,7 +206,7 @@ class OfNested(nn.Module):
 @pytest.mark.parametrize(
     "spec",
     [
-        {"pair": {"a": ROWS}, "rows": [ROWS]},
+        {"pair": {"a": ROWS}, "rows": (ROWS,)},
         {"pair": {"a": ROWS, "b": None}, "rows": [ROWS], "none": None},
         [[ROWS], [ROWS]],
         [None, [ROWS, None], [ROWS]],

@@ -206,17 +206,22 @@ def aminmax(c: Context, self: Ref, *, dim: Dims = None, keepdim: bool = False) -
 
 @lowering("aten.any.default", "aten._is_any_true.default", "aten.any.dim", "aten.any.dims")
 def any_(c: Context, self: Ref, dim: Dims = None, keepdim: bool = False) -> None:
-    _truth(c, "any", self, over(c, self, dim, keepdim))
+    _truth(c, "any", self, dim, keepdim=keepdim)
 
 
 @lowering("aten.all.default", "aten._is_all_true.default", "aten.all.dim", "aten.all.dims")
 def all_(c: Context, self: Ref, dim: Dims = None, keepdim: bool = False) -> None:
-    _truth(c, "all", self, over(c, self, dim, keepdim))
+    _truth(c, "all", self, dim, keepdim=keepdim)
 
 
-def _truth(c: Context, kind: str, self: Ref, reduced: Reduced) -> None:
-    """uint8 tensors yield uint8."""
-    if result_dtype(c) is DType.BOOL:
+def _truth(c: Context, kind: str, self: Ref, dim: Dims, *, keepdim: bool) -> None:
+    """uint8 tensors yield uint8. Over no dimensions, ``()``, it is that of each element."""
+    result = result_dtype(c)
+    if dim is not None and not isinstance(dim, int) and not dim:
+        c.pointwise(c.result(), lambda index: cast(cast(c.load(self, index), DType.BOOL), result))
+        return
+    reduced = over(c, self, dim, keepdim)
+    if result is DType.BOOL:
         reduce_to(c, c.result(), kind, self, reduced, lambda x: cast(x, DType.BOOL))
     else:
         finished(c, kind, self, reduced, lambda x: cast(x, DType.BOOL), lambda x: x)

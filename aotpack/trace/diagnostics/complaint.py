@@ -107,6 +107,15 @@ _ADVICE = (
         "object of another class holds in tuples, lists and dicts",
     ),
     (
+        r"\b_?to_sparse|\bsparse_(coo|csr|csc|bsr|bsc)",
+        "sparse tensors are not packaged: keep them dense, or take indices and values as inputs",
+    ),
+    (
+        r"numpy\.object_|loop of ufunc does not support",
+        "numpy does not compute with dynamic sizes: functions of torch do, as torch.arange(n) and "
+        "those of torch.full((), n, dtype=torch.float32)",
+    ),
+    (
         r"combine_mode='pointwise'",
         "combine_mode='generic' gives the same, on any device",
     ),

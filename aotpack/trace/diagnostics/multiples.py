@@ -65,6 +65,11 @@ _HINTS = (
         "int(n) and float(n) are numbers of one size; n itself is right for all",
     ),
     (
+        re.compile(_OF_ONE_SIZE + r"(\b(np|numpy)\.\w+\(|\btorch\.tensor\()"),
+        "Lists, and arrays of numpy, have one size; torch.arange(n) and torch.full((n,), 1.0) are "
+        "right for all",
+    ),
+    (
         re.compile(_OF_ONE_SIZE + r"\brange\("),
         "A loop over range(n) has the steps of one size; the whole tensor at once, or map or scan "
         "of torch._higher_order_ops, is right for all",
@@ -182,12 +187,14 @@ def multiple_of(name: str, conditions: Iterable[str]) -> tuple[int, str] | None:
 def enough_multiple(size: Declared, conditions: Iterable[str]) -> int | None:
     """A multiple for all of which conditions hold, which hold for other sizes too.
 
-    None where there is none, and where a condition is about other sizes as well.
+    None where there is none, where a condition is about other sizes as well, and where single sizes
+    alone are left out.
     """
     pattern = re.compile(rf"(?<!\w){re.escape(size.name)}(?!\w)")
-    codes = [compiled(one, {size.name}) for one in conditions if pattern.search(one)]
+    own = [one for one in conditions if pattern.search(one)]
+    codes = [compiled(one, {size.name}) for one in own]
     known = [code for code in codes if code is not None]
-    if not known or len(known) < len(codes):
+    if not known or len(known) < len(codes) or all("!=" in one for one in own):
         return None
     last = min(size.high or _UNBOUNDED, _MOST)
     return next(

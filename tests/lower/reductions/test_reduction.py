@@ -40,6 +40,10 @@ CASES = [
     case("count_nonzero.dim_IntList", ints(3, 4), [0]),
     case("aminmax.default", floats(3, 4), dim=1),
     case("any.dims", floats(3, 4, 2) > 1, [0, 2]),
+    *(case(op, floats(3, 4) > 0, dims) for op in ("any.dims", "all.dims") for dims in ([], None)),
+    case("any.dims", ints(3, 4).to(torch.uint8), [], True),
+    case("all.dims", floats(3, 4), []),
+    case("all.dims", torch.tensor(2.0), []),
     case("mean.dim", floats(3, 4).half(), None, dtype=torch.float32),
     case("logsumexp.default", torch.tensor([[-float("inf"), -float("inf")], [1.0, 2]]), [1]),
 ]

@@ -4,6 +4,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -153,6 +154,11 @@ def test_a_range_of_one_size_is_no_range_to_declare(conditions: list[str], advic
         (lambda self, x: x / math.sqrt(x.shape[0]), r"n \*\* 0\.5 is right for all"),
         (lambda self, x: x * math.log(x.shape[0]), "those of torch take a tensor of it"),
         (lambda self, x: x[: int(0.6 * x.shape[0])], r"math\.floor\(0\.6 \* n\) and n \* 6 // 10"),
+        (
+            lambda self, x: x + torch.from_numpy(np.arange(x.shape[0])[:, None]),
+            r"numpy, have one size",
+        ),
+        (lambda self, x: x + torch.tensor([[1.0]] * x.shape[0]), r"torch\.full\(\(n,\), 1\.0\)"),
         (lambda self, x: x.sum(0) / len(x), r"len\(x\) is .* x\.shape\[0\] is right for all"),
         (lambda self, x: x * float(x.shape[0]), r"float\(n\) are .* n itself is right for all"),
         (lambda self, x: x * int(x.size(0)), r"int\(n\) and .* n itself is right for all"),
@@ -200,3 +206,15 @@ def test_a_multiple_that_is_enough() -> None:
     assert enough_multiple(declared, ["n <= 40", "2*(n // 4) == (n // 2)"]) is None
     assert enough_multiple(declared, ["2*(n // 4) == (n // 2)", "n == m"]) is None
     assert enough_multiple(declared, ["m == 3"]) is None
+
+
+def test_single_sizes_that_are_left_out_are_no_multiple_to_declare() -> None:
+    with pytest.raises(TraceError, match=r"n != 8(.|\n)*Accepted is a model that is right for all"):
+        compiled(
+            lambda self, x: x * 2 if tuple(x.shape) == (8, 4) else x, torch.randn(6, 4), {0: N}
+        )
+
+
+def test_a_sparse_tensor_is_told_in_words() -> None:
+    with pytest.raises(TraceError, match=r"sparse tensors are not packaged: keep them dense"):
+        compiled(lambda self, x: x.to_sparse().to_dense(), torch.randn(6, 4), {0: N})

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from aotpack.errors import TraceError
 from aotpack.trace.operators.any_length.parts import PARTS
 from aotpack.trace.operators.any_length.ranges import RANGES, counted
 from aotpack.trace.operators.any_length.transforms import TRANSFORMS
@@ -223,8 +224,13 @@ def _fill_diagonal(input: torch.Tensor, fill_value: Any, wrap: bool = False) -> 
     """The diagonal of a matrix, or of dimensions of one size, is a view; one that wraps is not."""
     is_even = all(statically_known_true(size == input.shape[0]) for size in input.shape)
     is_view = is_even or (input.dim() == 2 and not wrap)
-    if not _is_dynamic(input) or not is_view or input.dim() < 2:
+    if not _is_dynamic(input) or input.dim() < 2:
         return _torch_fill_diagonal(input, fill_value, wrap)
+    if not is_view:
+        raise TraceError(
+            "fill_diagonal_ takes a matrix with dynamic sizes without wrap=True, or a tensor whose "
+            "dimensions have one size: leave wrap out, or its dimensions out of the dynamic shapes"
+        )
     view = input
     while view.dim() > 1:
         view = view.diagonal()
