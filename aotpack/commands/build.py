@@ -117,9 +117,7 @@ def _check_early(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build, then say what was written and where the time went."""
-    # Imports and tracing make objects by the million: with Python's own numbers, a fourth of a
-    # build is spent in searching them for cycles.
-    gc.set_threshold(100_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)  # else a fourth of the time goes to searching for cycles
     targets = parse_targets(options.target) if options.target else DEFAULT_TARGETS
     _check_early(options)
     decisions = read_decisions(options.tuning, options.candidates)

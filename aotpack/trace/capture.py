@@ -134,19 +134,31 @@ def export(
                     again = partial(branches.caught.checked, again)
                 program = exported(again, branches, is_strict=strict, first=attempt)
     except (Exception, SystemExit) as error:
-        example = args, dict(kwargs)
-        complaint = with_arguments(condensed(error, log, lines.found.values()), module, example)
+        complaint = condensed(error, log, lines.found.values())
         complaint += ADVICE if branches.caught.is_caught else ""
-        complaint += of_one_size(complaint, module, example, shapes)
-        hints = wrong_inputs(module, example, error) or dropped_inputs(module, complaint)
-        hints = hints or faults_of_attributes(module)
-        hints = hints or ("" if "\n  at " in complaint else hint_of_views(lines.views))
-        raise TraceError(f"exporting {name} with torch.export: {complaint}{hints}") from error
+        complaint = _told(complaint, error, module, (args, dict(kwargs)), shapes, lines.views)
+        raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
     _check_exported(program, name, lines)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
+
+
+def _told(
+    complaint: str,
+    error: BaseException,
+    module: nn.Module,
+    example: _Example,
+    shapes: dict[str, Any] | None,
+    views: Mapping[str, str],
+) -> str:
+    """The complaint in terms of the arguments, with what is wrong with inputs and attributes."""
+    complaint = with_arguments(complaint, module, example)
+    complaint += of_one_size(complaint, module, example, shapes)
+    hints = wrong_inputs(module, example, error) or dropped_inputs(module, complaint)
+    hints = hints or faults_of_attributes(module)
+    return complaint + (hints or ("" if "\n  at " in complaint else hint_of_views(views)))
 
 
 def _check_exported(program: ExportedProgram, name: str, lines: UsersLines) -> None:

@@ -7,5 +7,5 @@
 ``conditional_copies`` (that are changed) with ``reshaped`` (for some sizes), ``lines`` (the
 user's), ``caught`` (errors), ``multiples`` (which sizes are right), ``complaint`` (the message),
 ``intervals`` (proofs), ``roundings`` (of floats to sizes),
-``guards`` and ``declared`` (checked later), ``known_positions`` and ``collectives`` (refused).
+``guards`` and ``declared`` (checked later), ``collectives`` (refused).
 """

@@ -17,7 +17,6 @@ from aotpack.stages import GraphNode, Ref, TensorSpec
 from aotpack.trace.arguments import is_number, number_spec
 from aotpack.trace.complex_pairs import PLACEMENT, UNCHANGED, touches_complex
 from aotpack.trace.conversions import is_rounding
-from aotpack.trace.diagnostics.known_positions import check_known_positions
 from aotpack.trace.operators.assertions import (
     Asserted,
     condition_of,
@@ -30,6 +29,7 @@ from aotpack.trace.operators.control_flow.control import CONTROL, NUMBER_OPERATO
 from aotpack.trace.operators.counted.bindings import Counted
 from aotpack.trace.operators.counted.demands import Demand, demands_of
 from aotpack.trace.operators.counted.pinned import pinned
+from aotpack.trace.operators.known_positions import check_known_positions
 from aotpack.trace.operators.position_rules import Inside, Steps, check
 from aotpack.trace.operators.positions import arguments_of, placeholders_behind, rules_of
 from aotpack.trace.operators.strided import BY_STRIDES
