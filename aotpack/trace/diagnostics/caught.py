@@ -9,6 +9,7 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -97,6 +98,7 @@ def _is_between(file: str) -> bool:
     return file.startswith((_PACKAGE, *_BETWEEN)) or file == sym_node.__file__
 
 
+@cache
 def _is_own(file: str) -> bool:
     """True for the user's code; libraries that catch errors of export do so knowingly."""
     return is_user_file(file) and "site-packages/" not in file.replace("\\", "/")
