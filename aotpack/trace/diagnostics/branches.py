@@ -166,6 +166,11 @@ class Branches:
             before = getattr(kind, name)
             self._undo.callback(setattr, kind, name, before)
             setattr(kind, name, self._noted_number(before))
+        hashed = torch.SymInt.__hash__
+        self._undo.callback(setattr, torch.SymInt, "__hash__", hashed)
+        torch.SymInt.__hash__ = lambda size: self._answer(  # type: ignore[method-assign,assignment]
+            sys._getframe(1), hashed, size
+        )
         expect = sym_node.SymNode.expect_true
         self._undo.callback(setattr, sym_node.SymNode, "expect_true", expect)
         sym_node.SymNode.expect_true = self._noted_check(expect)  # type: ignore[method-assign]

@@ -42,7 +42,7 @@ class CaughtErrors(TorchFunctionMode):
     """Inside the block, ``last`` is the last error of export that reaches the user's own code.
 
     If the export succeeds, that code has caught it. Errors that eager raises too are no such ones.
-    Those of dynamic sizes are noted by who asks.
+    Those of methods of sizes are noted by ``Branches``.
     """
 
     def __init__(self) -> None:
@@ -52,13 +52,9 @@ class CaughtErrors(TorchFunctionMode):
 
     def checked(self, export: Callable[..., Any], *given: Any, **options: Any) -> Any:
         """What ``export`` returns; raises the error that the model caught meanwhile."""
-        self.last, self.is_caught, before = None, False, torch.SymInt.__hash__
-        torch.SymInt.__hash__ = self._noted(before)  # type: ignore[method-assign]
-        try:
-            with self:
-                program = export(*given, **options)
-        finally:
-            torch.SymInt.__hash__ = before  # type: ignore[method-assign]
+        self.last, self.is_caught = None, False
+        with self:
+            program = export(*given, **options)
         if self.last is not None:
             self.is_caught = True
             raise self.last
@@ -74,16 +70,6 @@ class CaughtErrors(TorchFunctionMode):
             if is_of_export or getattr(func, "__name__", "") in _NEED_DATA:
                 self.note(error, sys._getframe(1))
             raise
-
-    def _noted(self, before: Any) -> Any:
-        def asked(size: torch.SymInt) -> Any:
-            try:
-                return before(size)
-            except Exception as error:
-                self.note(error, sys._getframe(1))
-                raise
-
-        return asked
 
     def note(self, error: Exception, frame: FrameType | None) -> None:
         """Keep an error that leaves torch in a frame."""
