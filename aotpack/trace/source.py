@@ -2,6 +2,7 @@
 
 import re
 import sysconfig
+from functools import cache
 from pathlib import Path
 from traceback import FrameSummary
 
@@ -71,6 +72,12 @@ def is_user_file(file: str) -> bool:
     if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
         return False
     return not file.startswith(_NOT_MINE) and (installed or not file.startswith(_STANDARD))
+
+
+@cache
+def is_own_file(file: str) -> bool:
+    """True for a user's file that is no part of an installed library."""
+    return is_user_file(file) and "site-packages/" not in file.replace("\\", "/")
 
 
 def shown_frame(frame: FrameSummary) -> str:

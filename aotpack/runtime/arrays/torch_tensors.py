@@ -28,7 +28,8 @@ class TorchFramework:
         self, torch: Any, device: Device, stream: int | None, *, with_strides: bool
     ) -> None:
         self._with_strides = with_strides
-        self._empty = torch.empty_strided  # takes two thirds of torch.empty's time
+        self._torch = torch
+        self._empty: dict[str, Callable[..., Any]] = {}
         self._dtypes = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
         kind, index = device.place
         self._device = torch.device("cpu") if is_host(device) else torch.device("cuda", index)
@@ -101,13 +102,18 @@ class TorchFramework:
             return self._made(specs)
 
     def _made(self, specs: Sequence[_Spec]) -> tuple[list[Any], list[int]]:
-        empty, dtypes, device = self._empty, self._dtypes, self._device
         tensors, addresses = [], []
         for shape, strides, dtype, _ in specs:
-            tensor = empty(shape, strides, dtype=dtypes[dtype.name], device=device)
+            empty = self._empty.get(dtype.name) or self._allocator(dtype.name)
+            tensor = empty(shape, strides)
             tensors.append(tensor)
             addresses.append(tensor.data_ptr())
         return tensors, addresses
+
+    def _allocator(self, dtype: str) -> Callable[..., Any]:
+        """A method of an empty tensor, which takes half of the time of ``torch.empty``."""
+        like = self._torch.empty(0, dtype=self._dtypes[dtype], device=self._device)
+        return self._empty.setdefault(dtype, like.new_empty_strided)
 
 
 def _check_storage(value: Any) -> None:

@@ -1,7 +1,8 @@
-"""The model and its exported program must agree for sizes of 1 too, which torch.export leaves out.
+"""The model and its exported program must agree for other sizes too, above all for those of 1.
 
-It takes every dynamic size for 2 or more, so ``if tokens.shape[1] == 1`` is a plain False to it and
-leaves no guard. Both run once more on elements of the example inputs.
+torch.export takes every dynamic size for 2 or more, so ``if tokens.shape[1] == 1`` is a plain False
+to it and leaves no guard. Of ``type(n) is int`` and ``str(n)`` it sees nothing. Both run once more
+on elements of the example inputs.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.behind import Asked, hidden_cases
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
-from aotpack.trace.diagnostics.branches import Branch, broken, raised_behind, squeezes
+from aotpack.trace.diagnostics.branches import Branch, Unseen, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones
@@ -35,23 +36,29 @@ Change: TypeAlias = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 _MOST_CASES, _MOST_HIDDEN = 512, 128
 _FEW = 64  # elements, of which three draws are tried
 _LARGE = 128  # sizes beside those of 1, whatever they cost
+_SPREAD = 32  # sizes tried for each that something unseen was asked of
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
     "Give the dimension a range from 2 on, or change what the model does for a size of 1"
+)
+_ADVICE_ON_OTHERS = (
+    "The program is right for the example's sizes. Accepted is a model whose Python asks for the "
+    "value of a dynamic size alone: look for str(n), f-strings, type(n), is_exporting() and values "
+    "kept from call to call, or leave the dimension out of dynamic_shapes"
 )
 
 
 def check_smallest(
     call: Call, branches: Iterable[Branch], compare: Comparison, share: float
 ) -> None:
-    """Refuse a program that departs from the model where a dynamic size is 1.
+    """Refuse a program that departs from the model for other sizes than the example's.
 
     A run on the example takes the ``share`` of what one at large sizes may. ``compare`` takes a
     call, its results and where it is, to compare further programs.
 
     Sizes are 1 one by one and together, and those at which one of the ``branches`` would be another
-    are tried too, and those at which a computed size is 1 that torch asked for. Sizes at which
-    eager refuses the inputs show nothing, unless the model raises behind such a condition.
+    are tried too, those at which a computed size is 1 that torch asked for, and large ones. Sizes
+    at which eager refuses the inputs show nothing, unless the model raises behind such a condition.
     """
     signature = call.signature
     tensors = [x for x in _leaves(call) if isinstance(x, torch.Tensor)]
@@ -62,8 +69,10 @@ def check_smallest(
     try:
         symbols = {name: str(symbol) for name, symbol in _symbols(call).items()}
         computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
-        departing = _departing(call, known, example, share)
-        tried = (*ones(signature.sizes, example), *departing, *computed)
+        enlarged = _enlarged(call, example, share)
+        departing = _departing(call, known, example, enlarged)
+        others = _others(signature.sizes, known, example, enlarged)
+        tried = (*ones(signature.sizes, example), *departing, *computed, *others)
         for values in tried:
             repeated = _resized(call, values, _repeated)
             count = sum(x.numel() for x in _leaves(repeated) if isinstance(x, torch.Tensor))
@@ -78,7 +87,10 @@ def check_smallest(
 
 
 def _departing(
-    call: Call, branches: Iterable[Branch], example: Mapping[str, int], share: float
+    call: Call,
+    branches: Iterable[Branch],
+    example: Mapping[str, int],
+    enlarged: Callable[[Mapping[str, int]], Case],
 ) -> list[Mapping[str, int]]:
     """Sizes at which a condition that the model asked for has another answer.
 
@@ -91,7 +103,6 @@ def _departing(
     small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
     found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
-    enlarged = _enlarged(call, example, share)
     found += [enlarged(case) for case in found]
 
     def resized(values: Mapping[str, int]) -> Call:
@@ -101,6 +112,21 @@ def _departing(
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
     hidden = itertools.islice(hidden_cases(call, asked, example, enlarged, resized), _MOST_HIDDEN)
     return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
+
+
+def _others(
+    sizes: Iterable[Var],
+    branches: Iterable[Branch],
+    example: Mapping[str, int],
+    enlarged: Callable[[Mapping[str, int]], Case],
+) -> Iterator[Case]:
+    """Sizes whose answers to questions that leave no condition may be others."""
+    if example and (large := enlarged(example)) != example:
+        yield large
+    if any(isinstance(one.asked, Unseen) for one in branches):
+        for size in sizes:
+            for number in range(size.low, min(size.high + 1, size.low + _SPREAD)):
+                yield {**example, size.name: number}
 
 
 def _enlarged(
@@ -148,6 +174,7 @@ def _check(
 ) -> bool:
     """Refuse a departure; False where eager refuses the inputs."""
     case = ", ".join(f"{name}={value}" for name, value in values.items())
+    advice = _ADVICE if 1 in values.values() else _ADVICE_ON_OTHERS
     try:
         eager = call.run()
     except TraceError as error:
@@ -158,24 +185,26 @@ def _check(
         text = "\n  at ".join([f"{type(cause).__name__}: {cause}", *users_line(cause)])
         raise TraceError(
             f"exporting {call.signature.name}: the model raises for an admitted size, "
-            f"where {case}, {text}\n{_ADVICE}."
+            f"where {case}, {text}\n{advice}."
         ) from error
     try:
-        compare(call, _exported(call, eager, case), f"where {case},")
+        compare(call, _exported(call, eager, case, advice), f"where {case},")
     except AnotherFunction:
         with _without_onednn():
-            compare(call, _exported(call, call.run(), case), f"where {case},")
+            compare(call, _exported(call, call.run(), case, advice), f"where {case},")
     return True
 
 
-def _exported(call: Call, eager: Sequence[torch.Tensor], case: str) -> Sequence[torch.Tensor]:
+def _exported(
+    call: Call, eager: Sequence[torch.Tensor], case: str, advice: str
+) -> Sequence[torch.Tensor]:
     """The results of what was exported; refused where it asserts a size of 2 or more."""
     try:
-        return check_export(call, eager, f"where {case},", _ADVICE)
+        return check_export(call, eager, f"where {case},", advice)
     except AnotherFunction:
         raise
     except TraceError as error:
-        raise TraceError(f"{error}\n{_ADVICE}.") from error
+        raise TraceError(f"{error}\n{advice}.") from error
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from torch.fx.experimental import sym_node
 from torch.utils._sympy.functions import Max
 
 from aotpack.trace.diagnostics.caught import CaughtErrors
-from aotpack.trace.source import is_user_file
+from aotpack.trace.source import is_own_file, is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _BETWEEN = 5  # frames of torch between a check and what it calls
@@ -36,6 +36,7 @@ _NUMBERS = (
     (torch.SymFloat, "__trunc__"),
     (torch.SymFloat, "__round__"),
 )
+_TEXTS = tuple((kind, "__repr__") for kind in (torch.SymInt, torch.SymFloat, torch.SymBool))
 _LAYERS = str(Path(nn.__file__).parent)
 _SQUEEZES = {
     getattr(getattr(torch.ops.aten, name), overload)
@@ -92,14 +93,14 @@ def _with_elements(size: Any) -> Any:
 class Branch:
     """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
 
-    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed"
+    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Unseen"
     answer: bool
     code: CodeType
 
     @property
     def condition(self) -> Any:
         """A sympy expression of the symbols that are left: torch learns that some are equal."""
-        if isinstance(self.asked, (Contiguous, Squeezed)):
+        if isinstance(self.asked, (Contiguous, Squeezed, Unseen)):
             return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
@@ -151,29 +152,24 @@ class Branches:
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Branches":
-        for kind, name in _QUESTIONS:
-            before = getattr(kind, name)
-            self._undo.callback(setattr, kind, name, before)
-            setattr(kind, name, self._noted(before))
+        self._replace(_QUESTIONS, self._noted)
         if not self.is_strict:
             self._replace_functions()
         _entered.append(self)
         self._undo.callback(_entered.remove, self)
         return self
 
-    def _replace_functions(self) -> None:
-        for kind, name in _NUMBERS:
+    def _replace(self, methods: Iterable[tuple[Any, str]], noted: Callable[[Any], Any]) -> None:
+        for kind, name in methods:
             before = getattr(kind, name)
             self._undo.callback(setattr, kind, name, before)
-            setattr(kind, name, self._noted_number(before))
-        hashed = torch.SymInt.__hash__
-        self._undo.callback(setattr, torch.SymInt, "__hash__", hashed)
-        torch.SymInt.__hash__ = lambda size: self._answer(  # type: ignore[method-assign,assignment]
-            sys._getframe(1), hashed, size
-        )
-        expect = sym_node.SymNode.expect_true
-        self._undo.callback(setattr, sym_node.SymNode, "expect_true", expect)
-        sym_node.SymNode.expect_true = self._noted_check(expect)  # type: ignore[method-assign]
+            setattr(kind, name, noted(before))
+
+    def _replace_functions(self) -> None:
+        self._replace(_NUMBERS, self._noted_number)
+        self._replace(_TEXTS, self._noted_text)
+        self._replace([(torch.SymInt, "__hash__")], self._noted_hash)
+        self._replace([(sym_node.SymNode, "expect_true")], self._noted_check)
         is_contiguous, own = torch.Tensor.is_contiguous, vars(torch.Tensor).get("is_contiguous")
         torch.Tensor.is_contiguous = self._noted_layout(is_contiguous)  # type: ignore[method-assign]
         if own is None:  # its base class has it
@@ -203,6 +199,21 @@ class Branches:
             return self._answer(sys._getframe(1), before, size, *args)
 
         return made
+
+    def _noted_hash(self, before: Any) -> Any:
+        """A size's hash, which fails: the model may catch that."""
+        return lambda size: self._answer(sys._getframe(1), before, size)
+
+    def _noted_text(self, before: Any) -> Any:
+        """What gives the text of a size, and notes that the user's code asks for it."""
+
+        def text(size: Any) -> Any:
+            code = sys._getframe(1).f_code
+            if is_own_file(code.co_filename):
+                self.note(Unseen(), answer=True, code=code)
+            return before(size)
+
+        return text
 
     def _answer(self, frame: FrameType, ask: Callable[..., Any], *given: Any) -> Any:
         try:
@@ -283,6 +294,12 @@ class Squeezed:
     @property
     def condition(self) -> Any:
         return sympy.Eq(self.size.node.expr, 1)
+
+
+class Unseen:
+    """A question about sizes that leaves no condition: their text. Known to be right nowhere."""
+
+    condition = sympy.false
 
 
 def layouts_asked(branches: Iterable[Branch]) -> tuple[Any, ...]:

@@ -9,7 +9,6 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from torch.fx.experimental import sym_node
 from torch.overrides import TorchFunctionMode
 
-from aotpack.trace.source import is_user_file
+from aotpack.trace.source import is_own_file
 
 _PACKAGE = str(Path(__file__).parents[2])
 _TORCH = str(Path(torch.__file__).parent)
@@ -41,7 +40,8 @@ ADVICE = (
 class CaughtErrors(TorchFunctionMode):
     """Inside the block, ``last`` is the last error of export that reaches the user's own code.
 
-    If the export succeeds, that code has caught it. Errors that eager raises too are no such ones.
+    If the export succeeds, that code has caught it. Errors that eager raises too are no such ones,
+    nor those of libraries, which catch errors of export knowingly.
     Those of methods of sizes are noted by ``Branches``.
     """
 
@@ -75,19 +75,13 @@ class CaughtErrors(TorchFunctionMode):
         """Keep an error that leaves torch in a frame."""
         while frame is not None and _is_between(frame.f_code.co_filename):
             frame = frame.f_back
-        if frame is not None and _is_own(frame.f_code.co_filename):
+        if frame is not None and is_own_file(frame.f_code.co_filename):
             self.last = error
 
 
 def _is_between(file: str) -> bool:
     """True for code that passes errors on: ours, arithmetic of sizes, torch's functions."""
     return file.startswith((_PACKAGE, *_BETWEEN)) or file == sym_node.__file__
-
-
-@cache
-def _is_own(file: str) -> bool:
-    """True for the user's code; libraries that catch errors of export do so knowingly."""
-    return is_user_file(file) and "site-packages/" not in file.replace("\\", "/")
 
 
 @contextmanager
@@ -107,7 +101,7 @@ def _is_users(module: object) -> bool:
     if not isinstance(module, ModuleType) or "isinstance" in vars(module):
         return False
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_own(file) and not file.startswith(_PACKAGE)
+    return isinstance(file, str) and is_own_file(file) and not file.startswith(_PACKAGE)
 
 
 def _isinstance(value: Any, kinds: Any) -> bool:
