@@ -317,6 +317,7 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
     told = capsys.readouterr().out
     assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
     assert "note: --dynamic input:0=rows[2:8] replaces batch[1:64], which the model file" in told
+    assert "note: the size 'rows' is called 'rows_' in the signature" in told
     if mode == "none":  # over the wheel, as its name is the same
         assert main([*words, "--weights", "none"]) == 0
         assert "its weights" not in capsys.readouterr().out
