@@ -318,9 +318,11 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
     assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
     assert "note: --dynamic input:0=rows[2:8] replaces batch[1:64], which the model file" in told
     assert "note: the size 'rows' is called 'rows_' in the signature" in told
+    assert "is replaced" not in told
     if mode == "none":  # over the wheel, as its name is the same
         assert main([*words, "--weights", "none"]) == 0
-        assert "its weights" not in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert "its weights" not in told and ".whl that was there is replaced" in told
     (wheel,) = tmp_path.glob("*.whl")
     checks = (
         ["verify", str(wheel), "--device", "cpu"],

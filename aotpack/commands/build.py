@@ -168,7 +168,8 @@ def _entered(options: argparse.Namespace, stack: ExitStack) -> Reporter:
 def _notes(made: "Build | MethodsBuild", folder: Path) -> list[str]:
     """What may be otherwise than was meant; ``folder`` is that of the model."""
     source, name = made.source, made.identity.name
-    notes = [_name_note(source.name, name), _shadow_note(folder, name)]
+    notes = [f"note: the {one.name} that was there is replaced" for one in made.emitted.replaced]
+    notes += [_name_note(source.name, name), _shadow_note(folder, name)]
     notes += [*_golden_notes(made), *source.notes, *_size_notes(source, made.traced)]
     notes.append(_unchecked_note(made.traced))
     return [note for note in notes if note]
