@@ -125,6 +125,8 @@ def number_hint(tensor: Tensor, value: object) -> str:
         if not value.is_integer():
             return ". Pass an integer"
         value = int(value)
+    if tensor.dtype.name == "int64":
+        return f". Pass {int(value)}"
     if tensor.dtype.is_known_to_numpy:
         return f". Pass numpy.{tensor.dtype}{'_' * (tensor.dtype.name == 'bool')}({value!r})"
     return f". Pass torch.tensor({value!r}, dtype=torch.{tensor.dtype})"
@@ -144,6 +146,9 @@ def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
 
 def _batch_hint(tensor: Tensor, shape: Sequence[int]) -> str:
     """What an example without its batch lacks, or has too much; "" for other shapes."""
+
+    if shape and not tensor.shape and set(shape) == {1}:
+        return ". One number is wanted: pass x.reshape(())"
 
     def fits(rows: Sequence[int], sizes: Sequence[Size]) -> bool:
         pairs = zip(rows, sizes, strict=True)
