@@ -384,6 +384,7 @@ class Emitted(Product):
     wheel: Path
     files: tuple[tuple[str, int], ...]  # (path in the wheel, bytes), sorted
     sidecar: Path | None  # the weights beside the wheel, if separate
+    replaced: tuple[Path, ...] = ()  # the files that were there before, under the same names
 
     def as_text(self) -> str:
         lines = [f"{self.wheel.name}  {self.wheel.stat().st_size} bytes"]

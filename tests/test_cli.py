@@ -317,9 +317,12 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
     told = capsys.readouterr().out
     assert f"{beside}  {beside.stat().st_size:,} bytes, its weights" in told
     assert "note: --dynamic input:0=rows[2:8] replaces batch[1:64], which the model file" in told
+    assert "note: the size 'rows' is called 'rows_' in the signature" in told
+    assert "is replaced" not in told
     if mode == "none":  # over the wheel, as its name is the same
         assert main([*words, "--weights", "none"]) == 0
-        assert "its weights" not in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert "its weights" not in told and ".whl that was there is replaced" in told
     (wheel,) = tmp_path.glob("*.whl")
     checks = (
         ["verify", str(wheel), "--device", "cpu"],
@@ -328,6 +331,10 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
     )
     if mode == "sidecar":
         assert [main(check) for check in checks] == [0, 0, 0]
+        code, error = failed(capsys, *checks[0][:2], "--device", "interpreter")
+        assert code == 2 and "built for cpu alone, whose kernels are C; give --device cpu" in error
+        code, error = failed(capsys, *checks[1][:2], "--device", "gpu")
+        assert code == 2 and "device='gpu'; accepted: a GPU's number" in error
     elsewhere = beside.rename(tmp_path / "elsewhere.safetensors")
     complaint = {
         "sidecar": f"its weights travel beside it, and there is no {beside}; ",
@@ -338,7 +345,7 @@ def test_weights_apart_are_found_beside_the_wheel_or_given(
         assert code == 2 and complaint[mode] in error and "--weights FILE" in error
         assert main([*check, "--weights", str(elsewhere)]) == 0
         code, error = failed(capsys, *check, "--weights", str(beside))
-        assert code == 1 and "No such file" in error
+        assert code == 2 and f"--weights: {beside}: no such file; a safetensors file" in error
 
 
 def test_a_wheel_has_the_weights_of_its_build(
@@ -353,6 +360,7 @@ def test_a_wheel_has_the_weights_of_its_build(
     assert main([*check, str(same)]) == 0
     code, error = failed(capsys, *check, str(other))
     assert code == 1 and f"{other} is another file than that of the build: " in error
+    assert "Other weights, or the same in another file, are verified in a package that was" in error
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.98])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from aotpack.tune import read_decisions, unused
 
 if TYPE_CHECKING:
     from aotpack.instrumentation import Instrumentation
-    from aotpack.pipeline import PackageBuild
+    from aotpack.pipeline import Build, MethodsBuild, PackageBuild, Source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,17 +141,15 @@ def run(options: argparse.Namespace) -> int:
         )
         made = build_of(source, how, Instrumentation(reporter))
         _ = made.emitted
-    notes = [_name_note(source.name, made.identity.name)]
-    notes += [_shadow_note(Path(options.model).parent, made.identity.name)]
-    notes += [*_golden_notes(made), *source.notes, _unchecked_note(made.traced)]
+    notes = _notes(made, Path(options.model).parent)
     if options.tuning is not None:
         notes.append(_tuning_note(options.tuning, decisions, targets, made.rendered.settled))
     if options.json:
-        print(json.dumps(_facts(made, [note for note in notes if note]), indent=2))
+        print(json.dumps(_facts(made, notes), indent=2))
     elif options.quiet:
         print(made.emitted.wheel)
     else:
-        print("\n".join([*_summary(made), *filter(None, notes)]))
+        print("\n".join([*_summary(made), *notes]))
     if options.verbose:
         print(_times(made.hook), file=sys.stderr)
     return 0
@@ -164,6 +163,34 @@ def _entered(options: argparse.Namespace, stack: ExitStack) -> Reporter:
     if options.json or options.quiet:
         stack.enter_context(redirect_stdout(sys.stderr))
     return reporter
+
+
+def _notes(made: "Build | MethodsBuild", folder: Path) -> list[str]:
+    """What may be otherwise than was meant; ``folder`` is that of the model."""
+    source, name = made.source, made.identity.name
+    notes = [f"note: the {one.name} that was there is replaced" for one in made.emitted.replaced]
+    notes += [_name_note(source.name, name), _shadow_note(folder, name)]
+    notes += [*_golden_notes(made), *source.notes, *_size_notes(source, made.traced)]
+    notes.append(_unchecked_note(made.traced))
+    return [note for note in notes if note]
+
+
+def _size_notes(source: "Source", traced: Traced | PerMethod[Traced]) -> list[str]:
+    """The declared sizes that got another name."""
+    from aotpack.trace import declared_names
+
+    module = source.module
+    each = module.values() if isinstance(module, Mapping) else [source]
+    declared = frozenset[str]().union(*(declared_names(one.dynamic_shapes) for one in each))
+    graphs = traced.methods.values() if isinstance(traced, PerMethod) else [traced]
+    names = dict.fromkeys(size.name for one in graphs for size in one.graph.signature.sizes)
+    pairs = [(name.rstrip("_"), name) for name in names if name not in declared]
+    return [
+        f"note: the size {stem!r} is called {name!r} in the signature and in errors, for the "
+        f"package has another {stem!r}"
+        for stem, name in pairs
+        if stem in declared
+    ]
 
 
 def _name_note(given: str, name: str) -> str:

@@ -7,11 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from aotpack.errors import AotpackError
+from aotpack.errors import AotpackError, UsageError
 from aotpack.importable import importable
 from aotpack.runtime.command import IMPORT as IMPORT
 from aotpack.runtime.command import WEIGHTS as WEIGHTS
 from aotpack.runtime.command import import_first
+from aotpack.runtime.errors import ArgumentError
 
 
 @contextmanager
@@ -32,7 +33,8 @@ def shipped_runtime(package: Path, imports: Sequence[str]) -> Iterator[ModuleTyp
             try:
                 yield runtime
             except runtime.AotpackError as error:
-                raise AotpackError(str(error)) from error
+                kind = UsageError if isinstance(error, ArgumentError) else AotpackError
+                raise kind(str(error)) from error
     finally:
         sys.dont_write_bytecode = before
         _take_modules(package.name)

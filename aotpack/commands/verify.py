@@ -20,7 +20,7 @@ from aotpack.errors import UsageError, VerifyError
 from aotpack.runtime.command import device_of
 from aotpack.runtime.manifest import read_manifest
 from aotpack.stages import PerMethod
-from aotpack.target import INTERPRETER, Target
+from aotpack.target import CPU, INTERPRETER, Target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         if options.model is not None:
             record_eager(options, package)
         with shipped_runtime(package, options.imports) as runtime:
+            _check_device(options, package)
             for where, port in devices(options.device, package):
                 report = runtime.verify(package, port, weights=weights)
                 print(f"on {where or report.device}:\n{report}")
@@ -90,6 +91,17 @@ def _hint(options: argparse.Namespace) -> str:
         "; the weights must be those of the build: a model file that draws them anew in each run "
         "calls torch.manual_seed first"
     )
+
+
+def _check_device(options: argparse.Namespace, package: Path) -> None:
+    """Refuse the interpreter for a wheel without kernels that it could run."""
+    targets = read_manifest(package).targets
+    if options.device == "interpreter" and targets == (str(CPU),):
+        raise UsageError(
+            f"verifying {options.wheel}: --device interpreter runs kernels of GPU targets, and the "
+            "wheel was built for cpu alone, whose kernels are C; give --device cpu, or build it "
+            "with --target interpreter too"
+        )
 
 
 def devices(name: int | str | None, package: Path) -> Iterator[tuple[str, Any]]:

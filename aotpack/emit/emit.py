@@ -65,8 +65,10 @@ def emit(
         provenance_file(sealed).write_bytes(
             provenance_text(precompiled, identity, inputs or Inputs(), shipped, subjects)
         )
+        replaced = tuple(out / name for name in subjects if (out / name).exists())
         _move([*reversed(subjects), provenance_file(sealed).name], staging, out)
-    return Emitted(out / sealed.name, files, None if sidecar is None else out / sidecar.path)
+    beside = None if sidecar is None else out / sidecar.path
+    return Emitted(out / sealed.name, files, beside, replaced)
 
 
 def _wheel(

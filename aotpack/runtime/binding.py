@@ -13,6 +13,7 @@ class Binder:
 
     def __init__(self, signature: Signature) -> None:
         self._model = signature.name
+        self._signature = signature
         self._positional = signature.positional
         self._defaults = signature.defaults
         args, kwargs = signature.args, signature.kwargs
@@ -72,7 +73,8 @@ class Binder:
         missing = [name for name in wanted if name not in placed and name not in kwargs]
         if missing:
             plural, be = ("", "is") if len(missing) == 1 else ("s", "are")
-            wrong.append(f"argument{plural} {', '.join(map(repr, missing))} {be} missing")
+            names = ", ".join(map(repr, missing))
+            wrong.append(f"argument{plural} {names} {be} missing{self._seed_hint(missing)}")
         for name in kwargs:
             if name in placed:
                 wrong.append(f"argument {name!r} is given twice, by position and by name")
@@ -82,6 +84,20 @@ class Binder:
                 wrong.append(f"argument {name!r} is no input of the package ({what})")
         return ArgumentError(
             f"calling {self._model}: {', '.join(wrong)}; accepted: {self._accepted()}."
+        )
+
+    def _seed_hint(self, missing: Sequence[str]) -> str:
+        """What the seed is that a model which draws random numbers takes by name."""
+        if "seed" not in missing or "seed" in self._positional:
+            return ""
+        tensors = {one.name: one for one in self._signature.inputs}
+        seed = tensors.get("seed")
+        if seed is None or seed.shape or seed.dtype.name != "int64":
+            return ""
+        placed = [one for one in self._names if one in self._positional]
+        return (
+            " (a whole number, from which the model draws its random numbers: "
+            f"model({', '.join((*placed, 'seed=0'))}); another seed draws others)"
         )
 
     def _accepted(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .arrays.device_array import DeviceArray
 from .devices.device import Device, active, is_host
-from .errors import AotpackError, printable, printable_lines
+from .errors import AotpackError, ArgumentError, did_you_mean, printable, printable_lines
 from .golden.data import read_golden
 from .loading import load
 from .manifest import Manifest, read_manifest
@@ -34,6 +34,40 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def weights_path(text: str) -> Path:
+    """A file that is there, for argparse."""
+    path = Path(text)
+    if path.is_dir() or not path.exists():
+        found = "it is a folder" if path.is_dir() else "no such file"
+        raise argparse.ArgumentTypeError(f"{text}: {found}; a safetensors file is accepted")
+    return path
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells the words that are near those it does not know."""
+
+    def options_of(self, words: Sequence[str] | None) -> argparse.Namespace:
+        """The options that words give."""
+        options, rest = self.parse_known_args(words)
+        if rest:
+            near = did_you_mean(rest[0].partition("=")[0], options.accepted)
+            self.error(f"unrecognized arguments: {' '.join(rest)}{near}")
+        return options
+
+    @property
+    def long_options(self) -> set[str]:
+        """The options that begin with two dashes."""
+        return {name for name in self._option_string_actions if name.startswith("--")}
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Called by argparse for what has ``choices``."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [*map(str, action.choices)]
+        accepted = f"choose from {', '.join(names)}{did_you_mean(str(value), names)}"
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {accepted}")
+
+
 IMPORT: Mapping[str, Any] = {
     "dest": "imports",
     "action": "append",
@@ -43,7 +77,7 @@ IMPORT: Mapping[str, Any] = {
 }
 WEIGHTS: Mapping[str, Any] = {
     "metavar": "FILE",
-    "type": Path,
+    "type": weights_path,
     "help": "safetensors in place of the package's own",
 }
 REPEAT: Mapping[str, Any] = {
@@ -56,14 +90,14 @@ REPEAT: Mapping[str, Any] = {
 def main(package: str, argv: Sequence[str] | None = None) -> int:
     """Run the command line; ``package`` is the path of the package's ``__main__``."""
     folder = Path(package).parent
-    options = _parser(folder.name).parse_args(argv)
+    options = _parser(folder.name).options_of(argv)
     try:
         code = _run(folder, options)
         sys.stdout.flush()
         return code
     except AotpackError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ArgumentError) else 1
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -206,8 +240,8 @@ def _median(times: list[float]) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(name: str) -> Parser:
+    parser = Parser(
         prog=f"python -m {name}",
         description="What the package is, is it right, how fast is it.",
         allow_abbrev=False,
@@ -234,4 +268,6 @@ def _parser(name: str) -> argparse.ArgumentParser:
             )
         if command == "bench":
             one.add_argument("--repeat", **REPEAT)
+        one.set_defaults(accepted=tuple(one.long_options))
+    about.set_defaults(accepted=tuple(about.long_options))
     return parser

@@ -15,7 +15,7 @@ from .checks.debugging import debug_mode
 from .derive import WeightProgram
 from .devices.cpu import CPU_TARGET, CpuDevice
 from .devices.cuda import CudaDevice
-from .devices.device import Device, active
+from .devices.device import Device, active, is_host
 from .devices.timing import hardware
 from .errors import AotpackError, ArgumentError, DeviceError, PackageError, did_you_mean
 from .files.checked import read_checked
@@ -83,6 +83,11 @@ def load(
     options = Options(_handle(stream), concurrency, graphs, debug_mode(debug))
     times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
+    if stream is not None and is_host(port):
+        raise ArgumentError(
+            f"loading {manifest.signature.name}: a stream is given, and the model runs on "
+            f"{port.name}, which has none. Leave stream out, or load on a GPU, such as device=0."
+        )
     chosen = select(port, manifest.targets, allow_jit)
     _warn_of_unused(manifest, tuning, times, port, chosen[0])
     return _bound(_loaded(manifest, port, options, times, chosen), weights, check=check)
@@ -107,11 +112,10 @@ def choose_device(
         return CpuDevice(manifest)
     device = "cuda:0" if device == "cuda" else device
     kind, _, number = str(device).rpartition(":")
-    if isinstance(device, str) and (kind not in ("", "cuda") or not number.isdecimal()):
-        near = did_you_mean(device, ("cuda:0", "cpu"))
-        near = '; did you mean "cuda:0"?' if device.lower().startswith("gpu") else near
+    if kind not in ("", "cuda") or not number.isdecimal():
         raise ArgumentError(
-            f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"{near}'
+            f'loading a model: device={device!r}; accepted: a GPU\'s number, "cuda:0", "cpu"'
+            f"{_near_device(str(device))}"
         )
     if manifest.targets == (CPU_TARGET,):
         raise DeviceError(
@@ -126,6 +130,15 @@ def choose_device(
             raise
         has = "The package has code for processors too"
         raise DeviceError(f'{error} {has}: load("cpu"), on a command line --device cpu.') from None
+
+
+def _near_device(given: str) -> str:
+    """What may be meant by a device that there is not."""
+    if given.lower().startswith("gpu"):
+        return '; did you mean "cuda:0"?'
+    if given == "interpreter":
+        return "; Triton's interpreter is a device of aotpack verify, which takes the wheel"
+    return did_you_mean(given, ("cuda:0", "cpu"))
 
 
 def _best_device(manifest: Manifest, *, allow_jit: bool) -> Device:

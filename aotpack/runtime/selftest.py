@@ -224,7 +224,7 @@ def check_weights(manifest: Manifest, given: Path | None) -> None:
     if digest != manifest.weights_sha256:
         raise VerifyError(
             f"verifying {manifest.signature.name}: {path} is another file than that of the build: "
-            f"it has sha256 {digest[:16]}..., recorded is {manifest.weights_sha256[:16]}... A copy "
-            "of that file is damaged, so copy it again; other weights, or the same in another "
-            "file, are verified in a package that was built with them."
+            f"it has sha256 {digest[:16]}..., recorded is {manifest.weights_sha256[:16]}... Other "
+            "weights, or the same in another file, are verified in a package that was built with "
+            "them; if it is to be that file, its copy is damaged: copy it again."
         )

@@ -11,7 +11,7 @@ Modules in reading order: ``trace`` (the entry) with ``methods`` (several entrie
 ``diagnostics``.
 """
 
-from aotpack.trace.dynamic import merge_dynamic, parse_dynamic, replaced_sizes
+from aotpack.trace.dynamic import declared_names, merge_dynamic, parse_dynamic, replaced_sizes
 from aotpack.trace.layers.state_arguments import with_state
 from aotpack.trace.load import Loaded, load_model
 from aotpack.trace.methods import Method, check_methods, inputs_beside
@@ -24,6 +24,7 @@ __all__ = [
     "Method",
     "TraceOptions",
     "check_methods",
+    "declared_names",
     "inputs_beside",
     "load_checkpoint",
     "load_model",

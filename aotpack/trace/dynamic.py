@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from aotpack.trace.layers.named_arguments import inputs_within, parameters_given
 from aotpack.trace.tree import children_of, registered_fields
 
 _SPEC = re.compile(
-    r"(?P<argument>\w+):(?P<axis>\d+)=(?P<dim>\w+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
+    r"(?P<argument>\w+):(?P<axis>-?\d+)=(?P<dim>[^\[\]]+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
 )
+_BLANKS = re.compile(r"\s*([:=\[\]])\s*")  # around signs; those inside of a name stay
 _DIMS_ONLY = "only dimensions of tensors can be dynamic"
 
 
@@ -26,11 +27,16 @@ def parse_dynamic(specs: Sequence[str]) -> dict[str, dict[int, Dim]]:
     dims: dict[str, Dim] = {}
     shapes: dict[str, dict[int, Dim]] = {}
     for spec in specs:
-        match = _SPEC.fullmatch(spec.replace(" ", ""))
-        if match is None or not match["dim"].isidentifier():
+        match = _SPEC.fullmatch(_BLANKS.sub(r"\1", spec.strip()))
+        if match is None:
             raise UsageError(
                 f"--dynamic {spec}: not understood; ARGUMENT:AXIS=NAME[LOW:HIGH] is accepted, "
                 "such as x:0=batch[1:64] or x:1=seq"
+            )
+        if not match["dim"].isidentifier():
+            raise UsageError(
+                f"--dynamic {spec}: {match['dim']!r} is no name of a size; letters, digits and _ "
+                f"are accepted, such as {_as_name(match['dim'])}"
             )
         axes = shapes.setdefault(match["argument"], {})
         if int(match["axis"]) in axes:
@@ -80,6 +86,21 @@ def replaced_sizes(
         for place, old, new in pairs
         if old not in ("", new)
     )
+
+
+def declared_names(dynamic_shapes: Any) -> frozenset[str]:
+    """The names of the sizes in dynamic shapes of any form."""
+    if isinstance(dynamic_shapes, Dim):
+        return frozenset([dynamic_shapes.__name__])
+    parts = dynamic_shapes.values() if isinstance(dynamic_shapes, Mapping) else dynamic_shapes
+    inner = parts if isinstance(parts, Iterable) and not isinstance(parts, str) else ()
+    return frozenset[str]().union(*map(declared_names, inner))
+
+
+def _as_name(text: str) -> str:
+    """An identifier that is near a text."""
+    found = re.sub(r"\W+", "_", text).strip("_")
+    return found if found.isidentifier() else f"n_{found}".rstrip("_")
 
 
 def _by_axis(spec: Any) -> dict[int, Any]:
@@ -286,9 +307,11 @@ def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
     bad = [axis for axis in axes if type(axis) is not int or not 0 <= axis < value.dim()]
     if bad:
         accepted = f"axes 0 to {value.dim() - 1} are" if value.dim() else "none is"
+        ends = [n for n in bad if type(n) is int and -value.dim() <= n < 0]
+        near = f": for {ends[0]} write {ends[0] + value.dim()}" if ends else ""
         raise TraceError(
             f"dynamic shapes for {where}: axes {', '.join(map(repr, bad))} were named, but it has "
-            f"{shape}; {accepted} accepted"
+            f"{shape}; {accepted} accepted{near}"
         )
     for axis, dim in axes.items():
         _check_size(f"axis {axis} of {where}", value.shape[axis], dim)

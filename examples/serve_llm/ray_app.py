@@ -20,7 +20,7 @@ from ray.serve import metrics
 from server import service
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from texts import Bytes, Words
+from texts import codec_of
 
 SECONDS = 2.0  # between two reports of figures
 
@@ -46,9 +46,10 @@ class Replica:
 
     def __init__(self, package: str, tokenizer: str, waiting: int) -> None:
         self.package = package
-        self.codec = Words(tokenizer) if tokenizer else Bytes()
         self.model = importlib.import_module(package).load()
-        self.engine = Engine(sequences(self.model), waiting)
+        cache = sequences(self.model)
+        self.codec = codec_of(tokenizer, cache.vocabulary)
+        self.engine = Engine(cache, waiting)
         self.gauges: dict[str, metrics.Gauge] = {}
         self.is_over = threading.Event()
         threading.Thread(target=self.report, daemon=True).start()

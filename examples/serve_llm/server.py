@@ -3,7 +3,7 @@
 PYTHONPATH=examples/llm python examples/serve_llm/server.py tiny_gemma3 --port 8000
 
 It needs fastapi, uvicorn and prometheus-client, and tokenizers for --tokenizer; no torch. Without a
-tokenizer, bytes are tokens.
+tokenizer, bytes are tokens, for packages of 256 tokens.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from metrics import Metrics
 from slots import refuse_foreign
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import Receive, Scope, Send
-from texts import Bytes, Codec, Until, Words
+from texts import Codec, Until, codec_of
 from wire import Chat, Completion, event, failure, heading, usage
 
 PAGE = Path(__file__).with_name("page.html")
@@ -249,11 +249,11 @@ def main() -> None:
     parser.add_argument("--stop", type=int, nargs="*", default=[], help="tokens that end a text")
     parser.add_argument("--waiting", type=int, default=64, help="requests that may wait")
     given = parser.parse_args()
-    codec = Words(given.tokenizer) if given.tokenizer else Bytes()
     try:
         model = package(given.package).load()
         cache = sequences(model)
         refuse_foreign("--stop", given.stop, cache.vocabulary)
+        codec = codec_of(given.tokenizer, cache.vocabulary)
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     with model:

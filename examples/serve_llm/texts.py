@@ -24,7 +24,7 @@ class Bytes:
 
     def decoder(self) -> Decode:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return lambda token: decoder.decode(bytes([token % 256]))
+        return lambda token: decoder.decode(bytes([token]))
 
 
 class Words:
@@ -40,6 +40,18 @@ class Words:
     def decoder(self) -> Decode:
         stream = self.streams.DecodeStream(skip_special_tokens=True)
         return lambda token: stream.step(self.tokenizer, token) or ""
+
+
+def codec_of(tokenizer: str | None, vocabulary: int) -> Codec:
+    """That of a tokenizer.json, or bytes for a package that has no other tokens."""
+    if tokenizer:
+        return Words(tokenizer)
+    if vocabulary > 256:
+        raise ValueError(
+            f"the package has {vocabulary} tokens, which are more than bytes; give its model's "
+            "tokenizer with --tokenizer tokenizer.json"
+        )
+    return Bytes()
 
 
 class Until:

@@ -17,9 +17,9 @@ Empty = Field(max_length=0)
 
 
 class Body(BaseModel):
-    """Fields that are not here are refused: the answer would not heed them."""
+    """Fields that are not here are refused: the answer would not heed them. "1" is no number."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -280,12 +280,19 @@ def test_other_ways_are_refused(model, quantize, message):
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (weight_norm(nn.Linear(4, 4)), "nor nn.Embedding with a weight of its own. Leave"),
-        (nn.ReLU(), "nor nn.Embedding. Leave"),
+        (
+            weight_norm(nn.Linear(4, 4)),
+            "neither with a weight of its own, but 1 ParametrizedLinear, 1 ParametrizationList. ",
+        ),
+        (nn.ReLU(), "neither, but no weights. "),
+        (nn.Sequential(nn.Conv1d(2, 2, 1), nn.Conv1d(2, 2, 1)), "neither, but 2 Conv1d. "),
     ],
 )
 def test_models_without_a_layer_are_refused(layer, message):
-    with pytest.raises(UsageError, match=f"finds no layer: it has neither .*{message}"):
+    wanted = (
+        f"finds no layer: weights of nn.Linear and nn.Embedding .*{message}Leave the option out.$"
+    )
+    with pytest.raises(UsageError, match=wanted):
         aotpack.compile(layer, (torch.ones(2, 4),), quantize="int8", target="cpu")
 
 

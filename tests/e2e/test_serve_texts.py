@@ -30,6 +30,13 @@ def test_pieces_are_whole_characters_and_make_the_text(file, kind):
     assert other(tokens[0]) == SAID[0]
 
 
+def test_bytes_are_for_packages_that_have_no_other_tokens(file):
+    assert isinstance(texts.codec_of(None, 256), texts.Bytes)
+    assert isinstance(texts.codec_of(str(file), 257), texts.Words)
+    with pytest.raises(ValueError, match="has 257 tokens, .* with --tokenizer tokenizer.json"):
+        texts.codec_of(None, 257)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
 @pytest.mark.parametrize(
     ("words", "wanted"),

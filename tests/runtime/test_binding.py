@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotpack.ir.dtypes import DType
 from aotpack.runtime import ArgumentError, Model, load
+from aotpack.stages import TensorSpec
 from aotpack.trees import Tree
 
 from .fake_device import FakeDevice
@@ -60,6 +62,21 @@ def test_keywords_of_the_example_are_keywords(
         np.testing.assert_array_equal(model(*[X] * len(args), **dict.fromkeys(kwargs, X)), X * 4)
         with pytest.raises(ArgumentError, match=words):
             model(X, X)
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [(DType.INT64, True), (DType.FLOAT32, False)])
+def test_a_seed_is_told_what_it_is(
+    tmp_path: Path, device: FakeDevice, kind: DType, is_told: bool
+) -> None:
+    trees = {"args": Tree("tuple", (LEAF,) * 2), "kwargs": Tree("dict", (LEAF,), ("seed",))}
+    inputs = (TensorSpec("seed", kind, ()),)
+    folder = write_demo(tmp_path / "demo", inputs=inputs, positional=("x", "y"), **trees)
+    with load(folder, device) as model:
+        np.testing.assert_array_equal(model(X, X, seed=np.ones((), kind.value)), X * 4)
+        words = r"'seed' is missing( \(a whole number, .*: model\(x, y, seed=0\); .*\))?; accepted"
+        with pytest.raises(ArgumentError, match=words) as told:
+            model(X, X)
+        assert ("seed=0" in str(told.value)) is is_told
 
 
 def test_keywords_that_have_a_place(tmp_path: Path, device: FakeDevice) -> None:

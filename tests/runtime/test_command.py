@@ -63,7 +63,35 @@ def test_bench_ends_when_the_time_is_over(
 def test_usage(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(str(package / "__main__.py"), ["dance"])
-    assert stop.value.code == 2 and "invalid choice" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert stop.value.code == 2 and "invalid choice: 'dance'; choose from info, verify" in told
+    assert "did you mean" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["vrify"], "invalid choice: 'vrify'; .*; did you mean 'verify'"),
+        (["verify", "--weigths=x"], "unrecognized arguments: --weigths=x; .* '--weights'"),
+        (["info", "--jsno"], "unrecognized arguments: --jsno; did you mean '--json'"),
+        (["verify", "--weights", "gone"], "--weights: gone: no such file; a safetensors file is"),
+        (["bench", "--weights", "."], "--weights: .: it is a folder; a safetensors file is"),
+    ],
+)
+def test_near_words_and_files_that_are_not_there_are_told(
+    package: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(str(package / "__main__.py"), words)
+    assert stop.value.code == 2 and re.search(told, capsys.readouterr().err)
+
+
+def test_a_device_that_there_is_not_is_a_wrong_command_line(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["verify", "--device", "gpu"], ["bench", "--device", "-1"]):
+        assert main(str(package / "__main__.py"), words) == 2
+        assert "accepted: a GPU's number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["info", "--js"], ["verify", "--dev", "cpu"]])

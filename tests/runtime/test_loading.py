@@ -106,6 +106,12 @@ def test_a_flipped_byte_is_found(package: Path, device: FakeDevice, file: str) -
         ((".",), {"debug": "all"}, "debug='all'; accepted: \"sync\""),
         ((".", "gpu"), {}, ".*accepted: a GPU's number, .*; did you mean .cuda:0.?"),
         ((".", "cuda0"), {}, ".*accepted: a GPU's number, .*; did you mean 'cuda:0'"),
+        ((".", -1), {}, "device=-1; accepted: a GPU's number"),
+        (
+            (".", "interpreter"),
+            {},
+            "device='interpreter'; .*; Triton's .* of aotpack verify, which",
+        ),
         ((".", "CPU"), {}, "device='CPU'; .*; did you mean 'cpu'"),
         ((".", "vulkan"), {}, 'device=\'vulkan\'; accepted: a GPU\'s number, "cuda:0", "cpu"$'),
     ],

@@ -107,6 +107,11 @@ def test_stream_override(package: Path, device: FakeDevice) -> None:
     assert device.streams == [77]
     with pytest.raises(ArgumentError, match="stream is of type str; accepted"):
         load(package, device, stream="fast")
+    for wrong in (-5, True):
+        with pytest.raises(ArgumentError, match=f"stream={wrong}; accepted: a stream's address"):
+            load(package, device, stream=wrong)
+    with pytest.raises(ArgumentError, match="loading demo: a stream is given, .*Leave stream out"):
+        load(package, FakeDevice((1, 0)), stream=Stream())
 
 
 @pytest.mark.row("S:inv39")

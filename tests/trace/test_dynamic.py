@@ -10,7 +10,7 @@ from torch.export import Dim, ShapesCollection
 
 import aotpack
 from aotpack.errors import TraceError, UsageError
-from aotpack.trace import merge_dynamic, parse_dynamic, replaced_sizes
+from aotpack.trace import declared_names, merge_dynamic, parse_dynamic, replaced_sizes
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ from aotpack.trace import merge_dynamic, parse_dynamic, replaced_sizes
             {"x": {0: ("batch", 1, 64)}, "y": {1: ("batch", 1, 64)}},
         ),
         (["x:0=a[2:3]", "x:1=b[4:9]"], {"x": {0: ("a", 2, 3), 1: ("b", 4, 9)}}),
+        (["x : 0 = batch [1 : 64]"], {"x": {0: ("batch", 1, 64)}}),
+        (["x:-1=seq[1:4]"], {"x": {-1: ("seq", 1, 4)}}),
         ([], {}),
     ],
 )
@@ -38,7 +40,9 @@ def test_parse(specs, expected):
     ("specs", "message"),
     [
         (["x=batch"], r"--dynamic x=batch: not understood; ARGUMENT:AXIS=NAME"),
-        (["x:0=1b"], "not understood"),
+        (["x:0="], "not understood"),
+        (["x:0=1b"], "'1b' is no name of a size; letters, digits and _ .*, such as n_1b"),
+        (["x:0=batch size[1:4]"], "'batch size' is no name of a size; .*, such as batch_size"),
         (["x:0=b[4:4]"], "the range is empty or one value"),
         (["x:0=b[1:4]", "x:0=c"], "this axis was given before"),
         (["x:0=b[1:4]", "y:0=b[1:5]"], r"b was given the range \[1:4\] before"),
@@ -70,6 +74,18 @@ def test_merge(before):
     assert (merged["x"] is None) == (before is None)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "names"),
+    [
+        ({"x": {0: BATCH}, "y": (None, [Dim("seq"), Dim.AUTO])}, {"batch", "seq"}),
+        (({0: "rows"}, None), set()),
+        (None, set()),
+    ],
+)
+def test_declared_names(shapes, names):
+    assert declared_names(shapes) == names
+
+
 @pytest.mark.parametrize("before", [{"x": {0: BATCH}}, {"x": (BATCH, Dim.AUTO)}])
 @pytest.mark.parametrize(
     ("given", "replaced"),
@@ -94,6 +110,8 @@ def test_a_size_of_the_file_that_is_replaced_is_noted(before, given, replaced):
             {"x": {2: BATCH}},
             r"for x: axes 2 .* rank 2 \(shape \[4, 6\]\); axes 0 to 1 are accepted",
         ),
+        ({"x": {-1: BATCH}}, "for x: axes -1 .*; axes 0 to 1 are accepted: for -1 write 1$"),
+        ({"x": {-3: BATCH}}, "for x: axes -3 .*; axes 0 to 1 are accepted$"),
         (
             {"x": (BATCH,)},
             r"for x: it has rank 2 \(shape .*, and they have 1 entries; an entry for",

@@ -337,15 +337,16 @@ def _capsule(value: Any, stream: int) -> Any:
 
 def stream_handle(stream: Any) -> int:
     """The address of a stream given as an int or as torch's, cupy's or cuda.core's object."""
-    if isinstance(stream, int):
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return 0 if stream == 1 else stream
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     for attribute in ("cuda_stream", "ptr"):
         if hasattr(stream, attribute):
             return int(getattr(stream, attribute))
+    found = f"={stream!r}" if isinstance(stream, int) else f" is of type {type(stream).__name__}"
     raise ArgumentError(
-        f"loading a model: stream is of type {type(stream).__name__}; accepted: a "
+        f"loading a model: stream{found}; accepted: a "
         "stream's address as an int, or an object with __cuda_stream__ "
         "(torch.cuda.Stream, cupy.cuda.Stream)"
     )

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, PackageError
 from ..manifest import Signature
 from ..sizes import Size
 from ..strides import is_dense
-from ..tensors import Tensor
+from ..tensors import Tensor, Weight
 
 
 class Seen(NamedTuple):
@@ -73,7 +73,8 @@ def check_dtype(signature: Signature, tensor: Tensor, argument: Seen) -> None:
     raise _refused(
         signature,
         tensor,
-        f"has dtype {argument.dtype}; accepted: {accepted}. {_remedy(tensor.dtype, argument)}",
+        f"has dtype {argument.dtype}; accepted: {accepted}. "
+        f"{_remedy(tensor.dtype, argument.dtype, argument.framework)}",
     )
 
 
@@ -84,18 +85,20 @@ def check_change(signature: Signature, tensor: Tensor, argument: Seen) -> None:
         raise _refused(signature, tensor, reason)
 
 
-def _remedy(dtype: DType, argument: Seen) -> str:
-    """What to do with an argument of another type."""
-    if argument.dtype.startswith(("str", "bytes")):
+def _remedy(dtype: DType, found: str, framework: str) -> str:
+    """What to do with elements of another type."""
+    if found.startswith(("str", "bytes")):
         return "Strings are not accepted: give numbers, such as the ids of tokens"
-    return f"Convert it: {_conversion(dtype, argument)}"
+    if found.startswith("complex"):
+        real = f".real{'.contiguous()' * (framework == 'torch')}"
+        return f"It has imaginary parts: give the real ones, {real}, or magnitudes, abs(x)"
+    return f"Convert it: {_conversion(dtype, found, framework)}"
 
 
-def _conversion(dtype: DType, argument: Seen) -> str:
-    """The caller's words for a conversion."""
-    framework = argument.framework
+def _conversion(dtype: DType, found: str, framework: str) -> str:
+    """The caller's words for a conversion of what has another type."""
     if framework == "torch":
-        is_quantized = argument.dtype.startswith(("qint", "quint"))
+        is_quantized = found.startswith(("qint", "quint"))
         is_done = is_quantized and str(dtype) == "float32"
         return f"{'.dequantize()' * is_quantized}{'' if is_done else f'.to(torch.{dtype})'}"
     if framework == "numpy" and not dtype.is_known_to_numpy:
@@ -103,6 +106,15 @@ def _conversion(dtype: DType, argument: Seen) -> str:
         return f".astype(ml_dtypes.{dtype}){bits if dtype.name == 'bfloat16' else ''}"
     is_named = framework in ("numpy", "cupy") and dtype.is_known_to_numpy
     return f'.astype("{dtype}")' if is_named else f"to {dtype}"
+
+
+def remedy_of_weight(weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> str:
+    """What to do with a tensor for a weight of another type or shape."""
+    if shape == weight.shape:
+        return _remedy(weight.dtype, dtype, framework)
+    if len(shape) == 2 and shape[::-1] == weight.shape:
+        return "It is the transposed one: give its .T"
+    return "Weights of other shapes need another build"
 
 
 def number_hint(tensor: Tensor, value: object) -> str:
@@ -113,6 +125,8 @@ def number_hint(tensor: Tensor, value: object) -> str:
         if not value.is_integer():
             return ". Pass an integer"
         value = int(value)
+    if tensor.dtype.name == "int64":
+        return f". Pass {int(value)}"
     if tensor.dtype.is_known_to_numpy:
         return f". Pass numpy.{tensor.dtype}{'_' * (tensor.dtype.name == 'bool')}({value!r})"
     return f". Pass torch.tensor({value!r}, dtype=torch.{tensor.dtype})"
@@ -132,6 +146,9 @@ def check_rank(signature: Signature, tensor: Tensor, argument: Seen) -> None:
 
 def _batch_hint(tensor: Tensor, shape: Sequence[int]) -> str:
     """What an example without its batch lacks, or has too much; "" for other shapes."""
+
+    if shape and not tensor.shape and set(shape) == {1}:
+        return ". One number is wanted: pass x.reshape(())"
 
     def fits(rows: Sequence[int], sizes: Sequence[Size]) -> bool:
         pairs = zip(rows, sizes, strict=True)

@@ -61,7 +61,10 @@ def read_chunks(
         raise WeightError(f"reading {path}: {error.strerror}; check the path") from None
 
 
-_REMEDY = "The file is truncated, damaged or of another model; copy or download it again."
+_REMEDY = (
+    "The file has other weights or is damaged. Copy or download it again; other weights are read "
+    "from a file of another name."
+)
 
 
 class _Reader:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..safetensors import TensorFile
 
+_SHOWN = 5  # of many names
 _EXTRA = re.compile(r"(^|\.)_extra_state$")
 
 
@@ -57,16 +58,41 @@ def fault_of_names(given: Any, known: Sequence[str]) -> str | None:
             f"the layer of {unknown[0]!r} is quantised: in its place bind {codes!r} and what "
             "belongs to it, as a build of the new weights with the same --quantize has them"
         )
-    near = get_close_matches(unknown[0], known)
-    accepted = f"near it: {some(near)}" if near else f"accepted: {some(known)}"
     others = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    left = [name for name in known if name not in given]
     return (
-        f"{unknown[0]!r} is no weight of the model{others}; {accepted}; give the model's own "
-        "names and leave the others out"
+        f"{unknown[0]!r} is no weight of the model{others}; {_meant(unknown, left, known)}; give "
+        "the model's own names and leave the others out"
+    )
+
+
+def _meant(unknown: Sequence[str], left: Sequence[str], known: Sequence[str]) -> str:
+    """The names of the model that may be meant by others; those that are ``left`` come first."""
+    if front := _front(unknown, known):
+        return f"in the model they have no {front!r} in front"
+    if front := _front(left, unknown):
+        return f"in the model they have {front!r} in front"
+    near = {one: get_close_matches(one, left) or get_close_matches(one, known) for one in unknown}
+    found = {one: names for one, names in near.items() if names}
+    if not found:
+        return f"accepted: {some(known)}"
+    if len(unknown) == 1:
+        return f"near it: {some(near[unknown[0]])}"
+    pairs = [f"{names[0]!r} to {one!r}" for one, names in found.items()]
+    return f"near them: {', '.join(pairs[:_SHOWN])}{', ...' * (len(pairs) > _SHOWN)}"
+
+
+def _front(names: Sequence[str], bare: Sequence[str]) -> str:
+    """What all ``names`` have in front of some of the ``bare`` ones; "" if not the same."""
+    ends = [one for one in bare if names and names[0].endswith(f".{one}")]
+    fronts = [names[0].removesuffix(one) for one in ends]
+    among = {*bare}
+    return next(
+        (f for f in fronts if all(n.startswith(f) and n[len(f) :] in among for n in names)), ""
     )
 
 
 def some(names: Sequence[str]) -> str:
     """The first of many names."""
-    shown = ", ".join(map(repr, names[:5]))
-    return shown + (", ..." if len(names) > 5 else "")
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return shown + (", ..." if len(names) > _SHOWN else "")

@@ -9,7 +9,7 @@ import numpy as np
 from ..arrays.complex_views import pairs_of_weight
 from ..arrays.frameworks import Frameworks
 from ..checks.changes import Changed, changed_at
-from ..checks.guards import describe
+from ..checks.guards import describe, remedy_of_weight
 from ..checks.memory import has_memory
 from ..devices.block import Block
 from ..devices.device import Device, is_host
@@ -280,14 +280,16 @@ class Weights:
         self._bound |= names
 
     def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
-        if fault := fault_of_names(given, [*self._by_name, *sorted(self._unused)]):
-            raise self._refused(fault)
+        fault = fault_of_names(given, [*self._by_name, *sorted(self._unused)])
         chosen: dict[str, tuple[Weight, str]] = {}
-        for name in given:
+        for name in given if isinstance(given, Mapping) else ():
             if name in self._by_name:
                 weight = self._by_name[name]
                 chosen.setdefault(weight.name, (weight, name))
         lacking = [w.name for w in self._weights if w.name not in chosen and not w.constant]
+        if fault:
+            also = f"; {some(lacking)} not given" if strict and lacking and chosen else ""
+            raise self._refused(f"{fault}{also}")
         if strict and lacking:
             raise self._refused(
                 f"{some(lacking)} not given ({len(lacking)} of {len(self._weights)} are missing); "
@@ -376,7 +378,8 @@ class Weights:
     def _check(self, weight: Weight, dtype: str, shape: tuple[int, ...], framework: str) -> None:
         if shape != weight.shape or not is_accepted(dtype, weight.dtype, framework):
             raise self._refused(
-                f"{weight.name!r} is {dtype}{list(shape)}; accepted: {weight.type_text()}"
+                f"{weight.name!r} is {dtype}{list(shape)}; accepted: {weight.type_text()}. "
+                f"{remedy_of_weight(weight, dtype, shape, framework)}"
             )
 
     def _refused(self, reason: str) -> WeightError:

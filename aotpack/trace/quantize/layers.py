@@ -5,6 +5,7 @@ share a weight share its codes.
 """
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,21 +63,28 @@ def quantize(
     written = {one for call in seen.values() for one in call.written}
     lines, coded = _coded(layers, written, absent, quantization, copies)
     if not coded:
-        has_one = any(
-            _is_layer(part) for one, _ in calls.values() for part in root_of(one).modules()
-        )
-        neither = (
-            "it has neither nn.Linear nor nn.Embedding" + " with a weight of its own" * has_one
-        )
-        reasons = "; ".join(lines) or neither
+        reasons = "; ".join(lines) or _neither(calls)
+        group = ", or give a group that divides the rows" * (quantization.group is not None)
         raise UsageError(
             f"packaging {package}: quantize={str(quantization)!r} finds no layer: {reasons}. Leave "
-            "the option out, or give a group that divides the rows."
+            f"the option out{group}."
         )
     _check_reads(calls, seen, [*weights.values()], coded, quantization, package)
     for layer, codes in coded:
         with_codes(layer.module, codes, quantization.kind, layer.weight.dtype)
     return tuple(lines)
+
+
+def _neither(calls: Calls) -> str:
+    """What a model without layers for codes has."""
+    parts = {id(part): part for one, _ in calls.values() for part in root_of(one).modules()}
+    owners = [part for part in parts.values() if any(True for _ in part.parameters(recurse=False))]
+    counts = Counter(type(part).__name__ for part in owners)
+    found = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no weights"
+    own = " with a weight of its own" * any(map(_is_layer, parts.values()))
+    return (
+        f"weights of nn.Linear and nn.Embedding become codes, and it has neither{own}, but {found}"
+    )
 
 
 _Coded: TypeAlias = Sequence[tuple[_Layer, Quantized]]

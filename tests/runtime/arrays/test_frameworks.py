@@ -159,7 +159,9 @@ def test_numbers_of_python_are_refused_with_those_of_numpy(
             (0, 0.5, r"it is float, not a tensor; .* dimensions. Pass numpy.float32\(0.5\)$"),
             (1, 0.5, r"Pass torch.tensor\(0.5, dtype=torch.bfloat16\)$"),
             (3, 1.5, r"it is float, not a tensor; .* no dimensions. Pass an integer$"),
-            (3, 2.0, r"Pass numpy.int64\(2\)$"),
+            (3, 2.0, r"no dimensions. Pass 2$"),
+            (3, True, r"no dimensions. Pass 1$"),
+            (3, np.array([2]), r"1 dimensions, shape \[1\]; .*: pass x.reshape\(\(\)\)\.$"),
             (2, True, r"it is bool, .*. Pass numpy.bool_\(True\)$"),
             (
                 3,
@@ -170,7 +172,7 @@ def test_numbers_of_python_are_refused_with_those_of_numpy(
             (3, "2", "it is str, not a tensor; .* no dimensions$"),
         ):
             given = [*good[:number], value, *good[number + 1 :]]
-            with pytest.raises(ArgumentError, match=f"argument 'a{number}': .*{words}"):
+            with pytest.raises(ArgumentError, match=f"argument 'a{number}':? .*{words}"):
                 model(X, X, *given)
 
 

@@ -41,6 +41,8 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
         (X, 3, r"'y' has dtype int64; accepted: float32"),
         (X, X.astype(str), "'y' has dtype str1024; accepted: float32.* Strings are not accepted"),
         (X, X.astype(bytes), "'y' has dtype bytes256; .* Strings are not accepted: give numbers"),
+        (X, X.astype(np.complex64), r"has dtype complex64; .* give the real ones, \.real, or mag"),
+        (X, torch.ones(2, 3) * 1j, r"has dtype complex64; .* ones, \.real\.contiguous\(\), or"),
         (X, torch.from_numpy(X), "'y' is on cpu; this model runs on cuda:0"),
     ],
 )

@@ -23,7 +23,20 @@ def test_names_of_the_model_have_no_fault() -> None:
         ),
         ({3: 0}, "a key is 3; accepted: names of weights as text"),
         ({"third.weight": 0}, "the layer of 'third.weight' is quantised: .* 'third.weight_codes'"),
-        ({"frist.weight": 0, "x": 0}, "no weight of the model, nor are 1 more; near it: 'first.we"),
+        ({"frist.weight": 0}, "'frist.weight' is no weight of the model; near it: 'first.weight'"),
+        (
+            {"frist.weight": 0, "x": 0, "secnd.weight": 0},
+            "nor are 2 more; near them: 'first.weight' to 'frist.weight', 'second.weight' to 's",
+        ),
+        ({"first.weight": 0, "first.wieght": 0}, "near it: 'first.weight';"),
+        (
+            {"model.first.weight": 0, "model.second.weight": 0},
+            "nor are 1 more; in the model they have no 'model.' in front;",
+        ),
+        (
+            {"model.first.weight": 0, "core.second.weight": 0},
+            "near them: 'first.weight' to 'model.first.weight', 'second.weight' to 'core.second",
+        ),
         ({"xyz": 0}, "accepted: 'first.weight', 'second.weight', 'third.weight_codes'; give the"),
     ],
 )
@@ -32,6 +45,14 @@ def test_others_are_refused_in_words(given: object, words: str) -> None:
     assert fault is not None
     with pytest.raises(ValueError, match=words):
         raise ValueError(fault)
+
+
+def test_names_without_what_all_have_in_front() -> None:
+    known = ["body.up.weight", "body.down.weight"]
+    fault = fault_of_names({"up.weight": 0, "down.weight": 0}, known)
+    assert fault is not None and "in the model they have 'body.' in front" in fault
+    fault = fault_of_names({"up.weight": 0, "down.weight": 0}, [*known, "head.weight"])
+    assert fault is not None and "in front" not in fault
 
 
 def test_many_names_are_cut() -> None:
