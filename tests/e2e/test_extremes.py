@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.export import Dim
 
 from aotpack.devices import H200
@@ -70,6 +71,23 @@ def test_nan_infinities_and_zeros_wherever_they_are(dtype: torch.dtype) -> None:
     given = [with_an_odd_one(*pair).to(dtype) for pair in pairs]
     compiled = compile_all(Rows(positions), (given[0],))
     for x in given:
+        agree(compiled, (x,))
+
+
+def pools(x: torch.Tensor) -> Any:
+    """Maxima of windows; a number behind several NaN, and a window of them alone."""
+    return F.max_pool2d(x, 3, 2, 1, return_indices=True), F.adaptive_max_pool2d(x, 4, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_pools_give_the_last_nan_and_the_first_of_other_equals(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    holes, ties = (torch.randint(0, 3, (2, 3, 9, 10)).to(dtype) for _ in range(2))
+    holes[torch.rand(holes.shape) < 0.4] = math.nan
+    holes[0] = -math.inf
+    holes[0, :, :, -1] = math.nan
+    compiled = compile_all(Rows(pools), (holes,))
+    for x in (holes, ties, torch.full_like(ties, -math.inf), torch.full_like(ties, math.nan)):
         agree(compiled, (x,))
 
 

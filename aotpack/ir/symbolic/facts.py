@@ -37,9 +37,11 @@ def _bounds(value: Int) -> tuple[Bound, Bound]:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
     if most is not value:
         high = min(high, _interval(_extreme(most, lowest=False))[1])
-    for minimum, slope in _minima(value):
-        rest = value - slope * Int.of(minimum)
-        high = min(high, *(_bounds(rest + slope * one)[1] for one in (minimum.a, minimum.b)))
+    for atom, slope in _joined_extrema(value):
+        rest = value - slope * Int.of(atom)
+        (a0, a1), (b0, b1) = (_bounds(rest + slope * one) for one in (atom.a, atom.b))
+        either = min if (atom.name == "min") == (_interval(slope)[0] >= 0) else max
+        low, high = max(low, either(a0, b0)), min(high, either(a1, b1))
     times = _common_divisor(value)
     if times > 1:
         least, most = (_fractions(value, times, lowest=lowest) for lowest in (True, False))
@@ -149,22 +151,24 @@ def _multiplied_out(value: Int, *, lowest: bool) -> Int:
     return bounded
 
 
-def _minima(value: Int) -> list[tuple[Extremum, Int]]:
-    """The minima of which ``value`` has a positive multiple that is no number, with that multiple.
+def _joined_extrema(value: Int) -> list[tuple[Extremum, Int]]:
+    """The minima and maxima of ``value`` beside which it has variables of theirs, with their slope.
 
-    A minimum is at most each of its operands, so ``value`` is at most what it is with one of them.
+    With either operand in such a place, something may cancel. The sign of the slope is known, so
+    ``value`` is the extremum of what it is with each of them.
     """
-    found = [
-        atom
-        for monomial, _ in value.terms
-        if len(monomial) > 1
-        for atom in monomial
-        if isinstance(atom, Extremum) and atom.name == "min"
-    ]
-    slopes = ((atom, _slope(value, atom)) for atom in dict.fromkeys(found))
-    return [
-        (atom, slope) for atom, slope in slopes if slope is not None and _interval(slope)[0] >= 0
-    ]
+    found = []
+    for atom in value.atoms():
+        if not isinstance(atom, Extremum):
+            continue
+        slope = _slope(value, atom)
+        if slope is None:
+            continue
+        low, high = _interval(slope)
+        others = (value - slope * Int.of(atom)) + slope
+        if (low >= 0 or high <= 0) and set(Int.of(atom).leaves()) & set(others.leaves()):
+            found.append((atom, slope))
+    return found
 
 
 def _bound_quotients(value: Int, *, lowest: bool) -> Int:

@@ -10,7 +10,8 @@ from aotpack.ir.kernels.access import flatten_index
 from aotpack.ir.ops.conditions import range_checks
 from aotpack.ir.ops.reference import Array
 from aotpack.ir.rewrite import as_index
-from aotpack.ir.symbolic.integers import Int, ceil_div, maximum, minimum, product
+from aotpack.ir.symbolic.facts import bounds
+from aotpack.ir.symbolic.integers import LARGEST_SIZE, Int, ceil_div, maximum, minimum, product
 from aotpack.ir.values import Value
 from aotpack.lower.context import Context, Index, Shape
 from aotpack.lower.elementwise.pointwise import result_dtype
@@ -58,8 +59,9 @@ def _write_maximum(
 ) -> None:
     """The largest element of each window and, for a second result, its index in the plane.
 
-    Where all are the lowest number it is the index of the first that is no padding; ``gaps`` are
-    the distances of neighbours in a window, 1 by default.
+    That is the index of the first of equals, but of the last NaN. Where all are the lowest number
+    it is the index of the first that is no padding; ``gaps`` are the distances of neighbours in a
+    window, 1 by default.
     """
     dims = len(kernel)
     plane = c.shape(self)[-dims:]
@@ -72,17 +74,43 @@ def _write_maximum(
     c.reduction((c.result(),), "max", kernel, args)
     if len(c.node.results) == 1:
         return
-    window = c.temporary("argmax", c.dtype(c.result(1)), c.shape(c.result(1)))
-    c.reduction((window,), "argmax", kernel, args)
+    shape, has_nan = c.shape(c.result(1)), c.dtype(self).is_float
+    first = c.temporary("argmax", DType.INT64, shape)
+    c.reduction((first,), "argmax", kernel, args)
+    if has_nan:
+        last = _last_nan(c, shape, kernel, args)
 
     def place(index: Index) -> Value:
-        flat = c.load(window, index)
+        flat = c.load(first, index)
+        if has_nan:
+            nan = cast(c.load(last, index), DType.INT64)
+            flat = where(apply("ge", nan, 0), nan, flat)
         inner = unflatten_index(as_index(flat, product(kernel)), kernel)
         places = zip(at(index, inner), gaps or (1,) * dims, strict=True)
         inside = tuple(maximum(found, found % gap) for found, gap in places)
         return position(flatten_index(inside, plane))
 
     c.pointwise(c.result(1), place)
+
+
+def _last_nan(
+    c: Context,
+    shape: Shape,
+    kernel: Shape,
+    args: Callable[[Index, Index], tuple[Value, ...]],
+) -> Ref:
+    """The place in each window of its last NaN, -1 where it has none."""
+    is_short = bounds(product(kernel))[1] <= LARGEST_SIZE
+    dtype = DType.INT32 if is_short else DType.INT64  # quicker on processors
+    last = c.temporary("last_nan", dtype, shape)
+
+    def place(outer: Index, inner: Index) -> tuple[Value, ...]:
+        (element,) = args(outer, inner)
+        flat = position(flatten_index(inner, kernel), dtype)
+        return (where(apply("ne", element, element), flat, constant(-1, dtype)),)
+
+    c.reduction((last,), "max", kernel, place)
+    return last
 
 
 def _lowest(dtype: DType) -> float:

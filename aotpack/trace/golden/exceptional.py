@@ -86,20 +86,6 @@ def _shares(scores: Any, mask: Any) -> Any:
     return scores.softmax(-1).masked_fill((scores == excluded).all(-1, keepdim=True), 0)
 
 
-def _pooled(own: Any) -> Callable[..., Any]:
-    """A maximum and its index: that of the first NaN, as ``max`` has it. Eager returns the last."""
-
-    def meaning(x: Any, *args: Any, **kwargs: Any) -> Any:
-        values, places = own(x, *args, **kwargs)
-        if bool(x.isnan().any()):
-            largest = torch.finfo(x.dtype).max
-            ordered = x.nan_to_num(nan=float("inf"), posinf=largest, neginf=-float("inf"))
-            places = own(ordered, *args, **kwargs)[1]
-        return [values, places]
-
-    return meaning
-
-
 def _bagged(own: Any) -> Callable[..., Any]:
     """Bags of rows; their maximum is NaN where a member is. Eager drops it unless it is first."""
 
@@ -131,14 +117,6 @@ _BAGS = (
     _ATEN._embedding_bag.default,
     _ATEN._embedding_bag_forward_only.default,
 )
-_POOLS = (
-    _ATEN.max_pool2d_with_indices.default,
-    _ATEN.max_pool3d_with_indices.default,
-    _ATEN.max_pool1d_with_indices.default,
-    _ATEN.adaptive_max_pool1d.default,
-    _ATEN.adaptive_max_pool2d.default,
-    _ATEN.adaptive_max_pool3d.default,
-)
 _MEANS = (
     (_ATEN.var_mean.default, _mean_of_all),
     (_ATEN.var_mean.dim, _mean_along),
@@ -151,7 +129,6 @@ _MEANS = (
 )
 EXCEPTIONAL: Mapping[Any, Callable[..., Any]] = {
     **{own: _with_mean(own, mean) for own, mean in _MEANS},
-    **{own: _pooled(own) for own in _POOLS},
     **{own: _bagged(own) for own in _BAGS},
     _ATEN._cdist_forward.default: _distance,
     _ATEN._pdist_forward.default: _own_distance,

@@ -73,6 +73,11 @@ def test_known_multiples_hold_everywhere(a: Pair, factor: Pair) -> None:
         known_le(s // 3 + s // 4, s),
         known_le((s + 2) // 2, s),
         not known_le((s + 3) // 2, s),
+        known_le(maximum(0, s - 50), s),
+        not known_le(maximum(1, s - 50), s - 1),
+        known_le(0, s - minimum(3, s)),
+        not known_le(1, s - minimum(3, s)),
+        known_equal(maximum(0, maximum(0, s - 50) - s), 0),
     ],
 )
 def test_the_obvious_is_known(known: bool) -> None:

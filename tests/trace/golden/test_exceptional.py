@@ -22,24 +22,6 @@ def results(forward, *args):
     return [torch.from_numpy(array.copy()) for array in arrays]
 
 
-@pytest.mark.parametrize(
-    ("pool", "places"),
-    [
-        (lambda x: functional.max_pool1d(x, 2, return_indices=True), [0, 2, 1, 3, 0, 2, 1, 2]),
-        (lambda x: functional.max_pool2d(x, 2, return_indices=True), [0, 2, 8, 14]),
-        (lambda x: functional.max_pool3d(x, (1, 4, 4), return_indices=True), [0]),
-        (lambda x: functional.adaptive_max_pool2d(x, (2, 1), return_indices=True), [0, 14]),
-    ],
-)
-def test_the_index_of_a_maximum_is_that_of_the_first_nan(pool, places):
-    shape = (1, 1, 4, 4) if len(places) == 1 else (1, 4, 4)
-    values, found = results(pool, ROWS.view(shape))
-    assert found.flatten().tolist() == places
-    assert (
-        torch.equal(values.isnan(), ROWS.flatten()[found].isnan() | (found < 0)) or len(places) > 4
-    )
-
-
 def test_a_mean_is_that_of_the_sum():
     x = torch.tensor([[1.0, INF, 2.0], [1.0, 2.0, 3.0], [-INF, 0.0, INF]])
 

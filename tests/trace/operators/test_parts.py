@@ -57,6 +57,7 @@ BUILT: dict[str, tuple[Parts, int, int, int]] = {  # with the example, the least
     "split of a rest": (Parts(lambda x: x.split([4, x.shape[0] - 4])), 12, 4, 40),
     "split of a third": (Parts(lambda x: x.split((x.shape[0] + 2) // 3)), 12, 5, 40),
     "tensor_split(3)": (Parts(lambda x: x.tensor_split(3)), 12, 2, 40),
+    "tensor_split at no order": (Parts(lambda x: x.tensor_split((99, -50, 3))), 12, 1, 64),
     "tensor_split at places": (Parts(lambda x: x.tensor_split((2, 5))), 12, 3, 40),
     "tensor_split at places that cross": (Parts(lambda x: x.tensor_split((2, -1))), 6, 1, 24),
     "tensor_split at descending places": (Parts(lambda x: x.tensor_split((9, 3, 7))), 6, 1, 24),
