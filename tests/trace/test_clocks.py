@@ -1,9 +1,10 @@
 """The time that forward reads: refused where results follow it."""
 
 import datetime
+import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
@@ -24,6 +25,10 @@ class Timed(nn.Module):
         return self.function(x)
 
 
+def bodies(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+
+
 X = torch.tensor([1e9, 1.7e9], dtype=torch.float64)
 CLOCK, BEGIN = time.time, datetime.datetime(2020, 1, 1)
 FOLLOWED: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
@@ -36,6 +41,8 @@ FOLLOWED: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "year": (lambda x: x * time.localtime().tm_year, "time.localtime at"),
     "text": (lambda x: x * int(time.strftime("%j")), "time.strftime at"),
     "held": (lambda x, clock=CLOCK: x * (clock() // 86400), "time.time at.*given another time"),
+    "beside": (lambda x: bodies(x + time.monotonic() // 1e5), "time.monotonic at"),
+    "after": (lambda x: bodies(x) + time.monotonic() // 1e5, "time.monotonic at"),
     "other": (lambda x: x * (time.clock_gettime(0) // 86400), "time.clock_gettime at"),
 }
 
@@ -76,3 +83,40 @@ def test_a_time_that_is_measured_is_accepted() -> None:
     assert datetime.datetime is now
     assert time.time is seconds
     assert perf_counter_ns is time.perf_counter_ns
+
+
+class Collector:
+    """A function of ``gc.callbacks`` that keeps a clock, so that none can be put in its place."""
+
+    def __init__(self) -> None:
+        self._clock = time.perf_counter
+        self.read: list[float] = []
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        self.read.append(self._clock())
+
+
+@pytest.fixture(params=[lambda one: one, lambda one: one.__call__])
+def collector(request: pytest.FixtureRequest) -> Iterator[Collector]:
+    one = Collector()
+    gc.callbacks.append(request.param(one))
+    yield one
+    gc.callbacks.pop()
+
+
+def test_a_time_that_is_read_while_cycles_are_searched_is_not_the_models(collector) -> None:
+    def collecting(x: torch.Tensor) -> torch.Tensor:
+        gc.collect()
+        return x * 2
+
+    assert trace(Timed(collecting), (X,), name="m", version="1")
+    assert collector.read
+
+
+def test_a_time_that_the_model_reads_beside_is_refused(collector) -> None:
+    def collecting(x: torch.Tensor) -> torch.Tensor:
+        gc.collect()
+        return x + time.perf_counter() // 1e5
+
+    with pytest.raises(TraceError, match=r"reads time.perf_counter at test_clocks.py:\d+, and a"):
+        trace(Timed(collecting), (X,), name="m", version="1")

@@ -6,6 +6,7 @@ too, while such a model runs.
 """
 
 import datetime
+import gc
 import itertools
 import sys
 import time
@@ -14,10 +15,13 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from torch._dynamo import convert_frame
+
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.second_call import disagreement, run_apart
 from aotpack.trace.diagnostics.branches import is_model
 from aotpack.trace.eager import Call
+from aotpack.trace.operators.modes import patched
 from aotpack.trace.source import is_user_file, shown_path
 
 _STEP = 1_000_000  # nanoseconds from one read of a clock to the next
@@ -36,12 +40,13 @@ _DATES = "now", "utcnow", "today"
 def clocks_read() -> Iterator[dict[str, None]]:
     """Inside the block, clocks that the model's code reads, with their lines, get into the result.
 
-    Nothing is seen beside a profiler that is no function of Python.
+    Those that functions in ``gc.callbacks`` read are not the model's, though Python may call these
+    in any of its lines. Nothing is seen beside a profiler that is no function of Python.
     """
     read: dict[str, None] = {}
 
     def see(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "c_call" and (name := _name(arg)) and is_model(frame.f_code):
+        if event == "c_call" and (name := _name(arg)) and _is_models(frame):
             line = f"{shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
             read.setdefault(f"{name} at {line}")
 
@@ -51,9 +56,39 @@ def clocks_read() -> Iterator[dict[str, None]]:
         return
     sys.setprofile(see)
     try:
-        yield read
+        with patched(convert_frame, "_compile", _paused(see)):
+            yield read
     finally:
         sys.setprofile(before)
+
+
+def _paused(profiler: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes a function one without the profiler: dynamo reads bodies, and runs none."""
+
+    def make(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, **options: Any) -> Any:
+            is_seen = sys.getprofile() is profiler
+            if is_seen:
+                sys.setprofile(None)
+            try:
+                return plain(*given, **options)
+            finally:
+                if is_seen:
+                    sys.setprofile(profiler)
+
+        return run
+
+    return make
+
+
+def _is_models(frame: FrameType) -> bool:
+    own = is_model(frame.f_code)
+    called: list[Any] = gc.callbacks
+    codes = {getattr(one, "__code__", None) for each in called for one in (each, each.__call__)}
+    outer: FrameType | None = frame
+    while own and outer is not None:
+        own, outer = outer.f_code not in codes, outer.f_back
+    return own
 
 
 def _name(function: Any) -> str:
