@@ -109,8 +109,7 @@ def _check_early(options: argparse.Namespace) -> None:
     """Refuse a folder or names before the model is loaded."""
     if options.out.exists() and not options.out.is_dir():
         raise UsageError(f"-o {options.out}: it is a file; a folder, existing or new, is accepted")
-    there = next(one for one in options.out.absolute().parents if one.exists())
-    place = options.out if options.out.exists() else there
+    place = next(one for one in (options.out, *options.out.absolute().parents) if one.exists())
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         raise UsageError(f"-o {options.out}: {place} is no folder that this user can write to")
     Identity.of(options.name or "model", options.version or "0.1.0")
