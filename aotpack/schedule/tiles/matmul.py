@@ -28,7 +28,7 @@ ROW_STEPS = (8, 16, 32, 64, 96, 128, 256, 384, 512, 768, 1024, 1536, 2048, 4096,
 MOST_STAGES = 6
 SPLITS = (2, 3, 4, 6, 8, 9, 12, 16)
 LEAST_STEPS = 4  # of a program that shares a sum
-MOST_SHARED = 2  # programs for each multiprocessor, if they share sums
+MOST_SHARED = 2  # times the programs that run together, for each multiprocessor, that share sums
 SHORTEST = {1: 256, 2: 512}  # sums of warps with roles, by groups: these hide no longer epilogue
 EXCHANGE = 2.5  # microseconds to store the parts of a sum and to wait for the last
 PARTS_RATE = 5.6e4  # bytes of parts a microsecond, that one program reads and adds
@@ -174,7 +174,8 @@ def _splits(cost: Cost, template_op: Matmul, family: Family, rows: int) -> Itera
         return
     depth = int(template_op.k.extent)
     steps = ceil(depth / cost.tile.k)
-    tiles, most = _tiles(cost.tile, template_op, rows), MOST_SHARED * family.gpu.multiprocessors
+    tiles = _tiles(cost.tile, template_op, rows)
+    most = MOST_SHARED * cost.together * family.gpu.multiprocessors
     for splits in SPLITS:
         if steps >= LEAST_STEPS * splits and tiles * splits <= most:
             yield splits
@@ -192,7 +193,8 @@ def _microseconds(cost: Cost, splits: int, template_op: Matmul, family: Family, 
     moved = template_op.operand.itemsize * batch * (n * k + rows * n + rows * k)
     waves = ceil(_tiles(tile, template_op, rows) * splits / family.gpu.multiprocessors)
     memory = cost.traffic * moved / family.rate
-    work = max(waves * steps * cost.step, 2 * batch * rows * n * k / family.speed)
+    turns = max(1, waves / cost.together)
+    work = max(turns * steps * cost.step, 2 * batch * rows * n * k / family.speed)
     time = cost.fixed + work + waves * cost.wave + memory
     if splits == 1:
         return time

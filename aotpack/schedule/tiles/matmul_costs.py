@@ -25,13 +25,17 @@ MOST_HELD = 768  # bytes of a thread for sums and what is added to them; more sp
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Microseconds: fixed, a step of k, a wave of tiles; and the factor on ideal memory time."""
+    """Microseconds: fixed, a step of k, a wave of tiles; and the factor on ideal memory time.
+
+    As many programs as run ``together`` on a multiprocessor take a step in the time of one.
+    """
 
     tile: MatmulTile
     fixed: float
     step: float
     wave: float
     traffic: float
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +182,13 @@ _ROLES = (
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
 # products (simulated). Two tf32 parts (tf32x3) take as long and lose 0.7 to 1.5, which over several
-# layers exceeds eager's error.
+# layers exceeds eager's error. Splitting factors into parts takes most of a step, so two programs of
+# a multiprocessor hide each other's waits (docs/measurements/h200_products_float32.csv).
 _SINGLE_WGMMA = (
-    Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 2.4, 1.2, 0.3, 0.5),
-    Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 0.3, 1.4, 0.3),
-    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.0, 0.5, 1.2, 0.25),
+    Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 1.0, 2.55, 0.3, 0.1, together=2),
+    Cost(MatmulTile(16, 64, 64, 4, 3, "bf16x6"), 1.0, 1.55, 0.6, 0.35, together=2),
+    Cost(MatmulTile(64, 32, 32, 4, 4, "bf16x6"), 1.0, 1.0, 0.3, 0.1, together=2),
+    Cost(MatmulTile(64, 64, 32, 4, 3, "bf16x6"), 1.5, 1.1, 0.3, 0.1, together=2),
 )
 # Long windows of few channels compute an address for each element: short steps hide it (7x7 of 3,
 # batch 32: 401 us in place of 960). One step of a 3x3 is quicker whole (44 us, two steps 117).

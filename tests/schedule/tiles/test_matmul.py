@@ -119,3 +119,25 @@ def test_factors_of_float32_are_in_three_parts_and_tall_tiles_take_short_steps(
         tile = chosen(variants, arch, rows)
         assert tile.precision == "bf16x6"
         assert tile.m == 16 or tile.k <= 32
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "k", "sides", "splits"),
+    [
+        (16, 6144, 4096, (16, 64, 64), 4),
+        (16, 4096, 14336, (16, 64, 64), 4),
+        (16, 8192, 28672, (16, 64, 64), 2),  # one sum of so many steps breaks the law of accuracy
+        (16, 32000, 4096, (16, 64, 64), 1),
+        (128, 3072, 2048, (64, 64, 32), 4),
+        (128, 4096, 14336, (64, 64, 32), 2),
+        (512, 768, 3072, (64, 64, 32), 4),
+        (4096, 4096, 4096, (64, 64, 32), 1),
+    ],
+)
+def test_programs_share_sums_of_float32_where_multiprocessors_have_room_for_two(
+    rows: int, n: int, k: int, sides: tuple[int, int, int], splits: int
+) -> None:
+    """What was quickest on an H200: docs/measurements/h200_products_float32.csv."""
+    tile = chosen(product(rows, n, k, F32), 90, rows)
+    assert (tile.m, tile.n, tile.k) == sides
+    assert tile.splits == splits
