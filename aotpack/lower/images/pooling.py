@@ -74,15 +74,14 @@ def _write_maximum(
     c.reduction((c.result(),), "max", kernel, args)
     if len(c.node.results) == 1:
         return
-    shape, has_nan = c.shape(c.result(1)), c.dtype(self).is_float
+    shape = c.shape(c.result(1))
     first = c.temporary("argmax", DType.INT64, shape)
     c.reduction((first,), "argmax", kernel, args)
-    if has_nan:
-        last = _last_nan(c, shape, kernel, args)
+    last = _last_nan(c, shape, kernel, args) if c.dtype(self).is_float else None
 
     def place(index: Index) -> Value:
         flat = c.load(first, index)
-        if has_nan:
+        if last is not None:
             nan = cast(c.load(last, index), DType.INT64)
             flat = where(apply("ge", nan, 0), nan, flat)
         inner = unflatten_index(as_index(flat, product(kernel)), kernel)
