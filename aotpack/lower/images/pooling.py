@@ -59,9 +59,8 @@ def _write_maximum(
 ) -> None:
     """The largest element of each window and, for a second result, its index in the plane.
 
-    That is the index of the first of equals, but of the last NaN. Where all are the lowest number
-    it is the index of the first that is no padding; ``gaps`` are the distances of neighbours in a
-    window, 1 by default.
+    That is the first of equals, but the last NaN. Where all are the lowest number it is the first
+    that is no padding; ``gaps`` are the distances of neighbours in a window, 1 by default.
     """
     dims = len(kernel)
     plane = c.shape(self)[-dims:]
