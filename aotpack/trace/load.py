@@ -9,10 +9,11 @@ optionally ``dynamic_shapes``, ``name``, ``version``. A dict of example inputs m
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -199,15 +200,29 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
             + _modules_in(module, spec, attr)
         )
     value = getattr(module, found)
+    gives = "is"
     if not isinstance(value, (nn.Module, ExportedProgram, type)) and callable(value):
-        value = value()
+        gives = "takes arguments, and is" if _takes_arguments(value) else "returns"
+        value = value() if gives == "returns" else value
     if not isinstance(value, (nn.Module, ExportedProgram)):
-        shown = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        shown = f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
         raise TraceError(
-            f"loading {spec}: {found} is {shown}; a torch.nn.Module instance, an ExportedProgram, "
-            "or a function that returns one is accepted"
+            f"loading {spec}: {found} {gives} {shown}; a torch.nn.Module instance, an "
+            "ExportedProgram, or a function without arguments that returns one is accepted"
+            + (". Call it in the forward of a module" if callable(value) and gives != "is" else "")
         )
     return value
+
+
+def _takes_arguments(function: Callable[..., Any]) -> bool:
+    """True for a function that cannot be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return True
+    except ValueError:  # of one without a signature
+        return False
+    return False
 
 
 def _modules_in(module: ModuleType, spec: str, attr: str) -> str:

@@ -312,7 +312,8 @@ def evaluation_copies(
         ) from error
     for one in made.values():
         _show_lines(one)
-    return {label: one.eval() for label, one in made.items()}
+        type(one).eval(one)  # the user's own may return nothing, and hide behind an attribute
+    return made
 
 
 def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:

@@ -4,7 +4,9 @@ import textwrap
 
 import pytest
 import torch
+from torch import nn
 
+import aotpack
 from aotpack.errors import TraceError, UsageError
 from aotpack.trace import load_model
 
@@ -91,8 +93,10 @@ def test_saved_program(tmp_path):
         (MODEL, "", "it defines no example inputs; define"),
         (MODEL + "example_input = 1\n", "", "no example inputs, but example_input; define"),
         ("Model = 1\n" + INPUTS, "", "no model or get_model, but Model; define model"),
-        ("model = 3\n" + INPUTS, "", "model is int; a torch.nn.Module instance"),
+        ("model = 3\n" + INPUTS, "", "model is an int; a torch.nn.Module instance"),
         ("model = nn.ReLU\n" + INPUTS, "", "model is the class ReLU"),
+        ("def model(x): return x\n" + INPUTS, "", "takes arguments, and is a function; .* forward"),
+        ("def model(): return max\n" + INPUTS, "", "model returns a builtin.*; .* forward"),
         (
             MODEL + "example_inputs = torch.zeros(2)\n",
             "",
@@ -233,3 +237,25 @@ def test_a_terminal_is_not_told_what_to_do(write):
     with pytest.raises(TraceError) as caught:
         load_model(write("raise ValueError('\\x1b[2J\\x07 red')\n"))
     assert r"ValueError: \x1b[2J\x07 red" in str(caught.value)
+
+
+class Training(nn.Module):
+    def forward(self, x):
+        return x + 1 if self.training else x * 2
+
+
+class ReturningNothing(Training):
+    def train(self, mode=True):
+        super().train(mode)
+
+
+class Hiding(Training):
+    def __init__(self):
+        super().__init__()
+        self.eval = False
+
+
+@pytest.mark.parametrize("kind", [ReturningNothing, Hiding])
+def test_a_module_whose_eval_returns_nothing(kind):
+    x = torch.ones(4)
+    assert torch.equal(aotpack.compile(kind(), (x,), target="interpreter")(x), x * 2)

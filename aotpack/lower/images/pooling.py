@@ -59,9 +59,8 @@ def _write_maximum(
 ) -> None:
     """The largest element of each window and, for a second result, its index in the plane.
 
-    That is the index of the first of equals, but of the last NaN. Where all are the lowest number
-    it is the index of the first that is no padding; ``gaps`` are the distances of neighbours in a
-    window, 1 by default.
+    That is the first of equals, but the last NaN. Where all are the lowest number it is the first
+    that is no padding; ``gaps`` are the distances of neighbours in a window, 1 by default.
     """
     dims = len(kernel)
     plane = c.shape(self)[-dims:]
@@ -74,15 +73,14 @@ def _write_maximum(
     c.reduction((c.result(),), "max", kernel, args)
     if len(c.node.results) == 1:
         return
-    shape, has_nan = c.shape(c.result(1)), c.dtype(self).is_float
+    shape = c.shape(c.result(1))
     first = c.temporary("argmax", DType.INT64, shape)
     c.reduction((first,), "argmax", kernel, args)
-    if has_nan:
-        last = _last_nan(c, shape, kernel, args)
+    last = _last_nan(c, shape, kernel, args) if c.dtype(self).is_float else None
 
     def place(index: Index) -> Value:
         flat = c.load(first, index)
-        if has_nan:
+        if last is not None:
             nan = cast(c.load(last, index), DType.INT64)
             flat = where(apply("ge", nan, 0), nan, flat)
         inner = unflatten_index(as_index(flat, product(kernel)), kernel)

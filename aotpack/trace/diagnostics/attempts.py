@@ -7,8 +7,9 @@ shapes, such as ``(2*n + 2) % (n + 1) == 0``, which it cannot prove, or ``q * ma
 
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import sympy
 from torch._dynamo.exc import UserError, UserErrorType
 from torch.export import ExportedProgram
 from torch.fx.experimental import _config
@@ -17,6 +18,7 @@ from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared, guards_of
+from aotpack.trace.diagnostics.reshaped import example_sizes
 from aotpack.trace.diagnostics.solver import without_quotients
 
 _ATTEMPT = "which attempt of torch.export"  # in the meta of a graph module
@@ -93,7 +95,8 @@ def _oblivious(
         guards = guards_of(again)
         refused = drop_assumed(again, asked) if asserts else []
         if refused:
-            told = only_some(again, refused) or told
+            contrary = _contrary(again, refused)
+            told = told if contrary and told else only_some(again, contrary or refused) or told
         elif may_guard or are_declared(guards):
             meta = again.graph_module.meta
             meta[_ATTEMPT] = attempt
@@ -101,6 +104,15 @@ def _oblivious(
             meta[ASSUMED] = (*meta.get(ASSUMED, ()), *asked_for)
             return again, None
     return None, told
+
+
+def _contrary(program: ExportedProgram, conditions: Collection[Any]) -> list[Any]:
+    """The negations of conditions that the example breaks.
+
+    There the model goes another way than the program: it catches an error of such sizes.
+    """
+    sizes = example_sizes(program.graph)
+    return [sympy.Not(one) for one in conditions if one.xreplace(sizes) == sympy.false]
 
 
 def _is_about_sizes(error: Exception) -> bool:

@@ -145,11 +145,33 @@ _ADVICE = (
         "branches return tensors that lie alike in memory: write .contiguous() for each result",
     ),
     (
+        r"mutate tensor data attribute",
+        "a tensor keeps its memory in a branch or a loop: y.copy_(v) or y = v for y.data = v, "
+        "y += v for y.data += v",
+    ),
+    (
         r"differ in 'stride",
         "a value that a loop carries keeps its strides: give the first one, and what the body "
         "returns for it, as .contiguous()",
     ),
 )
+
+
+_AT_A_COUNTER = (
+    "torch takes no number out of a tensor in a body of its loops and branches. Accepted there "
+    "are y.index_copy(0, i[None], v[None]) for y[i] = v and y.index_select(0, i[None])[0] for y[i]."
+)
+
+
+def condensed_of_run(error: BaseException) -> str:
+    """An error of the model itself, as it runs on data; torch compiles its loops and branches."""
+    if not type(error).__module__.startswith("torch._dynamo"):
+        return "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+    if "data-dependent" in str(error):
+        first, told = str(error).partition("\n")[0].strip(), users_source_in(str(error))
+        place = [str(told)] if told else users_line(error)
+        return "\n  at ".join([first, *place]) + f"\n{_AT_A_COUNTER}"
+    return condensed(error)
 
 
 def condensed(

@@ -57,6 +57,12 @@ _HINTS = (
         "hop_length",
     ),
     (
+        re.compile(r" % \d+\) != 0|not \(.* % \d+\) == 0"),
+        "No Dim declares sizes that are no multiples. For multiples forward goes another way, as "
+        "by a try that catches an error; a package for these declares them, as 7*Dim('n'), and "
+        "has an example that is one",
+    ),
+    (
         re.compile(_OF_ONE_SIZE + r"\blen\("),
         "len(x) is a number of one size; x.shape[0] is right for all",
     ),

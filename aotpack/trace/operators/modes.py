@@ -20,6 +20,7 @@ from aotpack.trace.source import is_user_file
 
 _Mode: TypeAlias = Callable[[], TorchFunctionMode]
 _OF_TORCH = "_higher_order_ops"  # the folder of branches and loops
+_DATA_IN_BODIES: Any = getattr(torch._C._autograd, "_get_data_attr", None)  # what dynamo writes
 
 
 @contextmanager
@@ -190,6 +191,15 @@ class AlsoInside(TorchFunctionMode):
         def run(*operands: Any) -> Any:
             modes = (*self._modes, *self._inside_alone)
             with AlsoInside(*modes), traceback.preserve_node_meta():
-                return fx.Interpreter(part).run(*operands)
+                return _Part(part).run(*operands)
 
         return run
+
+
+class _Part(fx.Interpreter):
+    """Runs a graph of control flow; ``t.data``, which export does not record, is ``t.detach()``."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is _DATA_IN_BODIES:
+            target = torch.Tensor.detach
+        return super().call_function(target, args, kwargs)

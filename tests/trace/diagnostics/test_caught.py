@@ -145,3 +145,38 @@ class Falling(nn.Module):
 def test_an_error_that_eager_raises_too_is_caught() -> None:
     model = aotpack.compile(Falling(), (X,), target="interpreter")
     assert torch.equal(model(X), Falling()(X))
+
+
+class Folding(nn.Module):
+    """Rows of 7, or what else is done with other sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            y = x.view(-1, 7)
+        except RuntimeError:
+            y = x.reshape(-1, 1) * 2
+        return y * 1
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (14, r"is a multiple of 7, as view asks(.|\n)*Declare 7\*Dim\('n', min=2"),
+        (15, r"\(n % 7\) != 0(.|\n)*No Dim declares sizes that are no multiples"),
+    ],
+)
+def test_a_way_for_some_sizes_is_told_as_that_of_the_example(size: int, words: str) -> None:
+    sizes = ({0: Dim("n", min=1, max=64)},)
+    with pytest.raises(TraceError, match=words) as raised:
+        aotpack.compile(Folding(), (torch.rand(size),), dynamic_shapes=sizes, target="interpreter")
+    assert ("Declare" in str(raised.value)) == (size % 7 == 0)
+
+
+def test_declared_multiples_take_the_way_of_the_try() -> None:
+    sizes = ({0: 7 * Dim("n", min=2, max=9)},)
+    model = aotpack.compile(
+        Folding(), (torch.rand(14),), dynamic_shapes=sizes, target="interpreter"
+    )
+    for size in (14, 63):
+        x = torch.rand(size)
+        assert torch.equal(model(x), Folding()(x))

@@ -123,9 +123,17 @@ def of_products(y: Tensor) -> Tensor:
     return z
 
 
+def by_data(y: Tensor) -> Tensor:
+    z = y.clone()
+    view, before = z.data, z.data * 1
+    z.data[1] = y.data[0]
+    view.mul_(2)
+    return z + view + before
+
+
 BODIES = (
     *(numbers, operators, seen_through_views, at_tensors),
-    *(other_types, by_size, of_its_own_parts, of_products),
+    *(other_types, by_size, of_its_own_parts, of_products, by_data),
 )
 
 
@@ -202,7 +210,13 @@ def read_as_a_copy(y: Tensor) -> Tensor:
     return z + first.sum()
 
 
+def of_an_operands_data(y: Tensor) -> Tensor:
+    y.data.add_(1)
+    return y * 1
+
+
 REFUSED = (
+    of_an_operands_data,
     *(read_as_itself, read_as_a_copy),
     *(of_an_operand, of_what_may_be_an_operand, of_the_same_type, through_what_may_be_a_copy),
     *(of_its_form, drawn, of_a_result),
@@ -220,3 +234,42 @@ def test_another_change_is_refused(body: Any, kind: Any) -> None:
     words = rf"(?s)({ours}|Encountered input mutation).*\n  at test_changes_in_bodies.py:\d+: "
     with pytest.raises(AotpackError, match=words):
         aotpack.compile(Function(kind(body), 1), (X,), target="interpreter")
+
+
+def test_other_memory_is_refused() -> None:
+    def body(y: Tensor) -> Tensor:
+        z = y.clone()
+        z.data = y * 3
+        return z
+
+    words = r"(?s)y\.copy_\(v\) or y = v for y\.data = v.*\n  at test_changes_in_bodies.py:\d+: "
+    with pytest.raises(AotpackError, match=words):
+        aotpack.compile(Function(turned(body), 1), (X,), target="interpreter")
+
+
+@pytest.mark.parametrize("is_row", [True, False])
+def test_a_write_at_a_counter_is_refused_in_few_lines(*, is_row: bool) -> None:
+    def forward(x: Tensor) -> Any:
+        def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            z = y.clone()
+            z[i if is_row else (slice(None), i)] = 7
+            return i + 1, z
+
+        return while_loop(lambda i, y: i < 3, body, (torch.tensor(0), x))
+
+    words = r"(?s)at test_changes_in_bodies.py:\d+: z\[i .*y\.index_copy\(0, i\[None\], v\[None\]\)"
+    with pytest.raises(AotpackError, match=words) as raised:
+        aotpack.compile(Function(forward, 1), (X,), target="interpreter")
+    assert len(str(raised.value).splitlines()) < 5
+
+
+def test_the_advice_for_a_counter_is_packaged() -> None:
+    def forward(x: Tensor) -> Any:
+        def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            v = y.index_select(0, i[None])[0] * 2
+            return i + 1, y.index_copy(0, i[None], v[None])
+
+        return while_loop(lambda i, y: i < 3, body, (torch.tensor(0), x))
+
+    package = aotpack.compile(Function(forward, 1), (X,), target="interpreter")
+    assert torch.equal(package(X)[1], forward(X)[1])

@@ -39,6 +39,7 @@ _VIEWS = {
         *(("transpose", "int"), ("permute", "default"), ("t", "default"), ("mT", "default")),
         *(("movedim", "int"), ("movedim", "intlist"), ("swapaxes", "default")),
         *(("diagonal", "default"), ("expand", "default"), ("view", "default")),
+        ("detach", "default"),
     )
 }
 """Views of any tensor; ``reshape`` and its like copy some."""
