@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -76,6 +77,13 @@ def load_model(spec: str) -> Loaded:
         raise UsageError(f"MODEL {spec}: {told}")
     if path.suffix == ".gguf":
         raise UsageError(f"MODEL {spec}: {GGUF}")
+    if place and path.is_dir():
+        raise UsageError(f"MODEL {spec}: it is a folder; {_ACCEPTED} is accepted")
+    if path.suffix == ".whl":
+        raise UsageError(
+            f"MODEL {spec}: a wheel is a package already; aotpack inspect, verify and bench take "
+            f"it. Here {_ACCEPTED} is accepted"
+        )
     beside = [f"{place}{end}" for end in (".py", ".pt2") if Path(f"{place}{end}").is_file()]
     near = f"; did you mean {beside[0]!r}?" if beside else ""
     raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted{near}")
@@ -205,9 +213,18 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
         shown = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TraceError(
             f"loading {spec}: {found} is {shown}; a torch.nn.Module instance, an ExportedProgram, "
-            "or a function that returns one is accepted"
+            f"or a function that returns one is accepted{_of_a_dict(value)}"
         )
     return value
+
+
+def _of_a_dict(value: Any) -> str:
+    """What to do with weights, or with several models, in the place of a model."""
+    if not isinstance(value, Mapping) or not value:
+        return ""
+    if all(isinstance(one, torch.Tensor) for one in value.values()):
+        return ". These are weights: make the module and give them to its load_state_dict(...)"
+    return ". Several entries are given as methods = {'decode': aotpack.Method(module, inputs)}"
 
 
 def _modules_in(module: ModuleType, spec: str, attr: str) -> str:
