@@ -21,7 +21,7 @@ from aotpack.stages import Signature
 from aotpack.trace.capture import quiet_inference
 from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.complex_pairs import real_tensor
-from aotpack.trace.diagnostics.complaint import users_line
+from aotpack.trace.diagnostics.complaint import advice_on, users_line
 from aotpack.trace.graph import is_returned
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.operators.control_flow.control import CONTROL
@@ -115,9 +115,11 @@ def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], na
     try:
         return module(*args, **kwargs)
     except (Exception, SystemExit) as error:
+        told = "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
         raise TraceError(
-            f"running {name} eagerly on the example inputs: "
-            + "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+            "\n  ".join(
+                [f"running {name} eagerly on the example inputs: {told}", *advice_on(str(error))]
+            )
         ) from error
 
 

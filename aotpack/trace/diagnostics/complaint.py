@@ -120,6 +120,12 @@ _ADVICE = (
         "combine_mode='generic' gives the same, on any device",
     ),
     (
+        r"must have the same dtype|to have the same dtype|Input type .* should be the same"
+        r"|expected scalar type",
+        "weights and inputs differ in their types: convert the example inputs, or build with "
+        "--dtype (dtype=...), which casts both",
+    ),
+    (
         r"does not require grad|Tensor\.backward",
         "training and gradients are not packaged: leave backward() and torch.autograd.grad(...) "
         "out of forward",
@@ -223,6 +229,11 @@ def users_line(error: BaseException) -> list[str]:
     return [shown_frame(frame) for frame in frames if is_user_file(frame.filename)][-1:]
 
 
+def advice_on(text: str) -> list[str]:
+    """What to do about a message of torch, if that is known."""
+    return [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
+
+
 def _useful(error: BaseException, text: str) -> str:
     """The first useful lines, the fixes that torch suggests, and our advice."""
     for end in _ENDS:
@@ -231,6 +242,6 @@ def _useful(error: BaseException, text: str) -> str:
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
     start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
-    shown += [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
+    shown += advice_on(text)
     message = "\n  ".join(shown)
     return f"{type(error).__name__}: {message}" if type(error).__module__ == "builtins" else message
