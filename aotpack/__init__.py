@@ -43,7 +43,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: workers and the CLI's help need no torch."""
     if name not in _HOME:
-        raise AttributeError(f"module 'aotpack' has no attribute {name!r}")
+        near = import_module("aotpack.errors").did_you_mean(name, __all__)
+        raise AttributeError(f"module 'aotpack' has no attribute {name!r}{near}")
     return getattr(import_module(_HOME[name]), name)
 
 

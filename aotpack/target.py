@@ -159,6 +159,11 @@ def _meant(text: str) -> str:
         return f"; {text} has the compute capability {arch // 10}.{arch % 10}"
     if arch is not None:
         return f"; did you mean 'sm_{arch}'?"
+    spelt = text.strip().lower()
+    if spelt in ("gpu", "cuda"):
+        return "; did you mean 'native', the GPU of this machine?"
+    if spelt.startswith(("x86", "amd64", "arm", "aarch64")):
+        return "; did you mean 'cpu'? --cpu-arch says which processors it runs on"
     digits = re.search(r"(\d+)\D*$", text)
     names = ("cpu", "interpreter", "native", "all", *(f"sm_{arch}" for arch in SUPPORTED_ARCHES))
     return did_you_mean(f"sm_{digits[1]}" if digits else text, names)

@@ -161,5 +161,5 @@ def test_public_names_are_listed_before_they_are_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     listed, has_torch = done.stdout.splitlines()
     assert set(aotpack.__all__) <= set(listed.split()) and has_torch == "False"
-    with pytest.raises(AttributeError, match="has no attribute 'bild'"):
+    with pytest.raises(AttributeError, match="has no attribute 'bild'; did you mean 'build'"):
         aotpack.bild  # noqa: B018

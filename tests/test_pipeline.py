@@ -101,10 +101,20 @@ def test_weights_and_floating_inputs_are_cast_first(model: nn.Module, dtype: Any
     assert model.linear.weight.dtype is torch.float32
 
 
-@pytest.mark.parametrize("dtype", ["half", "int32", torch.int32, "float8_e5m2"], ids=str)
-def test_a_model_is_cast_to_no_other_type(dtype: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "near"),
+    [
+        ("half", "; did you mean 'float16'?"),
+        ("int32", ""),
+        (torch.int32, ""),
+        ("float8_e5m2", "; codes of 8 bits are made by --quantize int8 or fp8, quantize='int8' "),
+        ("int8", "; codes of 8 bits are made by"),
+    ],
+    ids=str,
+)
+def test_a_model_is_cast_to_no_other_type(dtype: Any, near: str, tmp_path: Path) -> None:
     accepted = r"dtype .* is not accepted; float16, bfloat16, float32, float64 are"
-    with pytest.raises(UsageError, match=accepted):
+    with pytest.raises(UsageError, match=accepted + re.escape(near) + ("$" if not near else "")):
         aotpack.build(Small(), (X,), dtype=dtype, out=tmp_path)
 
 

@@ -42,6 +42,8 @@ def test_print_and_parse_are_a_pair(target: Target) -> None:
         ("sm_80a", "'sm_80a' is not supported"),
         ("sm90", "'sm90' is not known"),
         ("", "'' is not known"),
+        ("gpu", "'gpu' is not known; .*; did you mean 'native', the GPU of this machine"),
+        ("x86-64", "'x86-64' is not known; .*; did you mean 'cpu'. --cpu-arch says which"),
         ("gfx942", "not built by this version .AMD code objects.*accepted are"),
         ("9.0a+PTX", "'9.0a\\+PTX' is two targets, and one is accepted here"),
     ],

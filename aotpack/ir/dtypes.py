@@ -114,6 +114,9 @@ def read_cast(given: object) -> DType | None:
     accepted = {str(dtype): dtype for dtype in CAST_TYPES}
     name = str(given).removeprefix("torch.")
     if name not in accepted:
+        codes = "; codes of 8 bits are made by --quantize int8 or fp8, quantize='int8' or 'fp8'"
+        is_short = name.lower().startswith(("int8", "fp8", "f8", "float8", "int4", "uint8"))
         near = did_you_mean(_ABBREVIATIONS.get(name.lower(), name), accepted)
+        near = codes if is_short else near
         raise UsageError(f"dtype {given!r} is not accepted; {', '.join(accepted)} are{near}")
     return accepted[name]

@@ -83,11 +83,7 @@ def load(
     options = Options(_handle(stream), concurrency, graphs, debug_mode(debug))
     times = _times(tuning)
     port = choose_device(manifest, device, allow_jit=allow_jit)
-    if stream is not None and is_host(port):
-        raise ArgumentError(
-            f"loading {manifest.signature.name}: a stream is given, and the model runs on "
-            f"{port.name}, which has none. Leave stream out, or load on a GPU, such as device=0."
-        )
+    _check_stream(manifest, stream, port)
     chosen = select(port, manifest.targets, allow_jit)
     _warn_of_unused(manifest, tuning, times, port, chosen[0])
     return _bound(_loaded(manifest, port, options, times, chosen), weights, check=check)
@@ -176,6 +172,15 @@ def select(device: Device, targets: Sequence[str], allow_jit: bool) -> tuple[str
 
 def _handle(stream: Any) -> int | None:
     return None if stream is None else stream_handle(stream)
+
+
+def _check_stream(manifest: Manifest, stream: Any, device: Device) -> None:
+    """Refuse a stream beside a device that has none."""
+    if stream is not None and is_host(device):
+        raise ArgumentError(
+            f"loading {manifest.signature.name}: a stream is given, and the model runs on "
+            f"{device.name}, which has none. Leave stream out, or load on a GPU, such as device=0."
+        )
 
 
 def _times(tuning: str | Path | None) -> Tuning:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import GenericAlias
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .arrays.complex_views import ComplexViews
 from .arrays.frameworks import Framework, Frameworks
@@ -274,6 +274,21 @@ class Method(OnDevice):
         return error
 
 
+_ELSEWHERE = "a loaded model stays on its device: load(device=...) loads it on another"
+_OF_WEIGHTS = "manifest.weights has names, types and shapes; bind_weights(...) takes new values"
+_TYPES = "a package has the types of its build: build with --dtype"
+_MODES = "a package does what the model did in the build, in its mode: leave it out"
+_OF_MODULES: Mapping[str, str] = {
+    "forward": "call the model itself: model(...)",
+    **dict.fromkeys(("eval", "train", "requires_grad_", "no_grad"), _MODES),
+    **dict.fromkeys(("to", "cuda", "cpu"), _ELSEWHERE),
+    **dict.fromkeys(("half", "float", "bfloat16", "double"), _TYPES),
+    **dict.fromkeys(("state_dict", "parameters", "named_parameters", "buffers"), _OF_WEIGHTS),
+    "load_state_dict": "bind_weights(state_dict) takes weights",
+}
+"""What a package has in place of what a torch.nn.Module has."""
+
+
 class Model(Method, Package):
     """A packaged model on one device: its only method, and what it is made of."""
 
@@ -285,6 +300,13 @@ class Model(Method, Package):
 
     def __repr__(self) -> str:
         return f"<Model {self.signature.name} {self.signature.version} on {self.device.name}>"
+
+    if not TYPE_CHECKING:  # type checkers know all names
+
+        def __getattr__(self, name: str) -> Any:
+            near = did_you_mean(name, dir(type(self)))
+            told = f"; {_OF_MODULES[name]}" if name in _OF_MODULES else near
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
 
     @property
     def methods(self) -> Mapping[str, Method]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -77,6 +78,13 @@ def load_model(spec: str) -> Loaded:
         raise UsageError(f"MODEL {spec}: {told}")
     if path.suffix == ".gguf":
         raise UsageError(f"MODEL {spec}: {GGUF}")
+    if place and path.is_dir():
+        raise UsageError(f"MODEL {spec}: it is a folder; {_ACCEPTED} is accepted")
+    if path.suffix == ".whl":
+        raise UsageError(
+            f"MODEL {spec}: a wheel is a package already; aotpack inspect, verify and bench take "
+            f"it. Here {_ACCEPTED} is accepted"
+        )
     beside = [f"{place}{end}" for end in (".py", ".pt2") if Path(f"{place}{end}").is_file()]
     near = f"; did you mean {beside[0]!r}?" if beside else ""
     raise UsageError(f"MODEL {spec}: not understood; {_ACCEPTED} is accepted{near}")
@@ -210,6 +218,7 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
             f"loading {spec}: {found} {gives} {shown}; a torch.nn.Module instance, an "
             "ExportedProgram, or a function without arguments that returns one is accepted"
             + (". Call it in the forward of a module" if callable(value) and gives != "is" else "")
+            + _of_a_dict(value)
         )
     return value
 
@@ -223,6 +232,15 @@ def _takes_arguments(function: Callable[..., Any]) -> bool:
     except ValueError:  # of one without a signature
         return False
     return False
+
+
+def _of_a_dict(value: Any) -> str:
+    """What to do with weights, or with several models, in the place of a model."""
+    if not isinstance(value, Mapping) or not value:
+        return ""
+    if all(isinstance(one, torch.Tensor) for one in value.values()):
+        return ". These are weights: make the module and give them to its load_state_dict(...)"
+    return ". Several entries are given as methods = {'decode': aotpack.Method(module, inputs)}"
 
 
 def _modules_in(module: ModuleType, spec: str, attr: str) -> str:

@@ -250,7 +250,8 @@ def inputs_beside(
     if args is None:
         raise UsageError(
             f"{doing}: missing a required argument: 'args'; accepted: a module and its example "
-            "inputs, or methods by name: {'decode': aotpack.Method(module, inputs)}"
+            "inputs, () beside kwargs, or methods by name: "
+            "{'decode': aotpack.Method(module, inputs)}"
         )
     return args, kwargs
 

@@ -63,7 +63,10 @@ WRONG: tuple[tuple[Callable[[Model], Any], str], ...] = (
         "makes b 5 by its dimension 0; accepted: b in 1 to 4",
     ),
     (lambda m: m(np.zeros((0, 1, WIDTH), np.float32)), "makes b 0 by its dimension 0"),
-    (lambda m: m(np.zeros((1, 1, WIDTH + 1), np.float32)), "has size 17 in dimension 2"),
+    (
+        lambda m: m(np.zeros((1, 1, WIDTH + 1), np.float32)),
+        "has size 17 in dimension 2; accepted: 16, the example's. .* --dynamic, or dynamic_shapes",
+    ),
     (lambda m: m(), "argument 'x' is missing"),
     (lambda m: m(GOOD, GOOD), "got 2 positional arguments"),
     (lambda m: m([1.0]), "argument 'x'"),

@@ -114,6 +114,23 @@ def test_stream_override(package: Path, device: FakeDevice) -> None:
         load(package, FakeDevice((1, 0)), stream=Stream())
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("forward", r"no attribute 'forward'; call the model itself: model\(...\)$"),
+        ("eval", "in its mode: leave it out$"),
+        ("to", r"load\(device=...\) loads it on another$"),
+        ("state_dict", "manifest.weights has names, types and shapes"),
+        ("inptus", r"no attribute 'inptus'; did you mean 'inputs'\?$"),
+        ("xyz", "no attribute 'xyz'$"),
+    ],
+)
+def test_what_a_module_of_torch_has_is_told(model: Model, name: str, words: str) -> None:
+    with pytest.raises(AttributeError, match=words):
+        getattr(model, name)
+    assert not hasattr(model, name) and hasattr(model, "inputs")
+
+
 @pytest.mark.row("S:inv39")
 def test_close_gives_all_memory_back(package: Path, device: FakeDevice) -> None:
     model = load(package, device)

@@ -49,6 +49,14 @@ def test_arrays_are_refused(args: Any, kwargs: Any, told: str) -> None:
         compiled(Two(), args, kwargs)
 
 
+def test_types_that_differ_are_told_what_to_do() -> None:
+    with pytest.raises(TraceError, match=r"(?s)same dtype.*build with --dtype \(dtype=...\)"):
+        compiled(nn.Linear(4, 2), (X.half(),))
+    with pytest.raises(TraceError, match="eagerly|exporting") as told:
+        compiled(nn.Linear(4, 2), (torch.randn(2, 5),))
+    assert "--dtype" not in str(told.value)
+
+
 @pytest.mark.parametrize("batch", [torch.from_numpy(ARRAY), {"x": torch.from_numpy(ARRAY)}])
 def test_tensors_of_arrays_are_taken(batch: Any) -> None:
     assert torch.equal(compiled(Two(), (batch,))(batch), X * 2)

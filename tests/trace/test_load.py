@@ -98,6 +98,16 @@ def test_saved_program(tmp_path):
         ("def model(x): return x\n" + INPUTS, "", "takes arguments, and is a function; .* forward"),
         ("def model(): return max\n" + INPUTS, "", "model returns a builtin.*; .* forward"),
         (
+            "model = nn.Linear(2, 2).state_dict()\n" + INPUTS,
+            "",
+            r"model is OrderedDict; .* These are weights: .* load_state_dict\(...\)",
+        ),
+        (
+            "model = {'up': nn.ReLU()}\n" + INPUTS,
+            "",
+            "model is dict; .* Several entries are given as methods = {'decode': aotpack.Method",
+        ),
+        (
             MODEL + "example_inputs = torch.zeros(2)\n",
             "",
             "example_inputs is a Tensor; a tuple",
@@ -175,6 +185,13 @@ def test_refuses_a_damaged_program(tmp_path):
     (tmp_path / "net.pt2").write_bytes(b"not a zip")
     with pytest.raises(TraceError, match="with torch.export.load"):
         load_model(str(tmp_path / "net.pt2"))
+
+
+def test_refuses_folders_and_wheels_in_words(tmp_path):
+    with pytest.raises(UsageError, match="it is a folder; model.py, model.py:attr"):
+        load_model(str(tmp_path))
+    with pytest.raises(UsageError, match="a wheel is a package already; aotpack inspect, verify"):
+        load_model("net-1.0-py3-none-any.whl")
 
 
 @pytest.mark.parametrize("spec", ["model", "model.onnx", "a b:c", ""])

@@ -234,6 +234,11 @@ def check_dimensions(signature: Signature, seen: Sequence[Seen], sizes: dict[str
             if found == wanted:
                 continue
             reason = f"accepted: {wanted}"
+            if size.constant is not None:
+                reason += (
+                    ", the example's. A size that differs from call to call is declared dynamic "
+                    "in the build: --dynamic, or dynamic_shapes"
+                )
             if size.names:
                 known = ", ".join(f"{name} = {sizes[name]}" for name in size.names)
                 other = _place_of(signature, size.names[0])

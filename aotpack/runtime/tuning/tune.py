@@ -18,7 +18,7 @@ import numpy as np
 from ..checks.assertions import FLAG_BYTES
 from ..devices.device import Device, Issue, active
 from ..devices.timing import hardware, seconds
-from ..errors import AotpackError, DeviceError
+from ..errors import AotpackError, ArgumentError, DeviceError
 from ..golden.data import read_golden
 from ..loading import load
 from ..memory.arena import Arena
@@ -99,8 +99,10 @@ def tune_into(
     report: Callable[[str], None],
 ) -> None:
     """Tune, and merge the times into a file with those of other kernels and devices."""
+    if file.is_dir():
+        raise ArgumentError(f"writing {file}: it is a folder; pass a file to -o")
     if not file.absolute().parent.is_dir():
-        raise AotpackError(f"writing {file}: its folder does not exist; make it, or name another")
+        raise ArgumentError(f"writing {file}: its folder does not exist; make it, or name another")
     old = read_tuning(file) if file.exists() else {}
     found = tune(package, device, weights=weights, report=report)
     text = tuning_text(merged(old, found))

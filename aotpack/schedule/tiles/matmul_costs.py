@@ -182,8 +182,8 @@ _ROLES = (
 # float32 factors go through tensor cores as three bfloat16 parts each. Tensor cores truncate sums
 # instead of rounding, so each step of k loses 0.3 to 0.45 of the last place for two additions of 16
 # products (simulated). Two tf32 parts (tf32x3) take as long and lose 0.7 to 1.5, which over several
-# layers exceeds eager's error. Splitting factors into parts takes most of a step, so two programs of
-# a multiprocessor hide each other's waits (docs/measurements/h200_products_float32.csv).
+# layers exceeds eager's error. Splitting factors into parts takes most of a step: two programs of a
+# multiprocessor hide each other's waits (docs/measurements/h200_products_float32.csv).
 _SINGLE_WGMMA = (
     Cost(MatmulTile(16, 32, 128, 4, 3, "bf16x6"), 1.0, 2.55, 0.3, 0.1, together=2),
     Cost(MatmulTile(16, 64, 64, 4, 3, "bf16x6"), 1.0, 1.55, 0.6, 0.35, together=2),

@@ -120,6 +120,12 @@ _ADVICE = (
         "combine_mode='generic' gives the same, on any device",
     ),
     (
+        r"must have the same dtype|to have the same dtype|Input type .* should be the same"
+        r"|expected scalar type",
+        "weights and inputs differ in their types: convert the example inputs, or build with "
+        "--dtype (dtype=...), which casts both",
+    ),
+    (
         r"does not require grad|Tensor\.backward",
         "training and gradients are not packaged: leave backward() and torch.autograd.grad(...) "
         "out of forward",
@@ -166,10 +172,11 @@ _AT_A_COUNTER = (
 def condensed_of_run(error: BaseException) -> str:
     """An error of the model itself, as it runs on data; torch compiles its loops and branches."""
     if not type(error).__module__.startswith("torch._dynamo"):
-        return "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+        told = "\n  at ".join([f"{type(error).__name__}: {error}", *users_line(error)])
+        return "\n  ".join([told, *_advice_on(str(error))])
     if "data-dependent" in str(error):
-        first, told = str(error).partition("\n")[0].strip(), users_source_in(str(error))
-        place = [str(told)] if told else users_line(error)
+        first, source = str(error).partition("\n")[0].strip(), users_source_in(str(error))
+        place = [str(source)] if source else users_line(error)
         return "\n  at ".join([first, *place]) + f"\n{_AT_A_COUNTER}"
     return condensed(error)
 
@@ -245,6 +252,11 @@ def users_line(error: BaseException) -> list[str]:
     return [shown_frame(frame) for frame in frames if is_user_file(frame.filename)][-1:]
 
 
+def _advice_on(text: str) -> list[str]:
+    """What to do about a message of torch, if that is known."""
+    return [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
+
+
 def _useful(error: BaseException, text: str) -> str:
     """The first useful lines, the fixes that torch suggests, and our advice."""
     for end in _ENDS:
@@ -253,6 +265,6 @@ def _useful(error: BaseException, text: str) -> str:
     useful = [line for line in lines if line and not line.startswith(_NOISE)]
     start = useful.index("Suggested fixes:") if "Suggested fixes:" in useful else len(useful)
     shown = useful[: min(start, _SHOWN_LINES)] + useful[start:]
-    shown += [advice for pattern, advice in _ADVICE if re.search(pattern, text)]
+    shown += _advice_on(text)
     message = "\n  ".join(shown)
     return f"{type(error).__name__}: {message}" if type(error).__module__ == "builtins" else message

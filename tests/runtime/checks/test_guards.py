@@ -76,7 +76,9 @@ def test_noncontiguous_tensors_are_refused(package: Path) -> None:
 
 def test_the_size_of_an_argument_is_named_before_its_layout(package: Path) -> None:
     with load(package, FakeDevice((1, 0))) as model:
-        with pytest.raises(ArgumentError, match=r"'y' has size 5 in dimension 1; accepted: 3"):
+        with pytest.raises(
+            ArgumentError, match=r"'y' has size 5 in dimension 1; accepted: 3, for it is s"
+        ):
             model(torch.ones(2, 3), torch.ones(2, 7)[:, :5])
         with pytest.raises(ArgumentError, match=r"'y' is not contiguous"):
             model(torch.ones(2, 3), torch.ones(2, 7)[:, :3])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotpack.runtime.devices.timing import hardware
-from aotpack.runtime.errors import AotpackError
+from aotpack.runtime.errors import AotpackError, ArgumentError
 from aotpack.runtime.tuning.tune import tune, tune_into
 from aotpack.runtime.tuning_file import read_tuning
 from aotpack.stages import Decisions
@@ -40,6 +40,8 @@ def test_a_folder_that_does_not_exist_is_refused_before_anything_is_timed(tmp_pa
     timed: list[str] = []
     with pytest.raises(AotpackError, match=r"tuning.json: its folder does not exist; make it"):
         tune_into(file, tmp_path, None, None, timed.append)
+    with pytest.raises(ArgumentError, match="it is a folder; pass a file to -o"):
+        tune_into(tmp_path, tmp_path, None, None, timed.append)
     assert timed == []
 
 
