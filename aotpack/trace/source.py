@@ -1,9 +1,11 @@
 """The user's source line of an operator, from the stack trace that torch.export records."""
 
 import re
+import sys
 import sysconfig
 from pathlib import Path
-from traceback import FrameSummary
+from traceback import FrameSummary, walk_stack
+from types import FrameType
 
 import torch
 from torch import fx
@@ -71,6 +73,15 @@ def is_user_file(file: str) -> bool:
     if path.startswith(("<", "torch/")) or "site-packages/torch/" in path:
         return False
     return not file.startswith(_NOT_MINE) and (installed or not file.startswith(_STANDARD))
+
+
+def frames_here(below: int = 0) -> list[FrameType]:
+    """The caller's frame and those that called it, but for the outermost ``below``.
+
+    Without their lines, which Python looks for in files.
+    """
+    frames = [frame for frame, _ in walk_stack(sys._getframe(1))]
+    return frames[: max(0, len(frames) - below)]
 
 
 def shown_frame(frame: FrameSummary) -> str:
