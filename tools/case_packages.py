@@ -83,22 +83,29 @@ def _failed(jobs: Sequence[Job], processes: int) -> set[Path]:
 
 
 def _build(job: Job) -> str:
-    """Build a package without weights and without the runtime, which is the checkout's."""
     torch.set_num_threads(1)
-    unfinished = job.package.with_suffix(".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.rmtree(job.package, ignore_errors=True)
+    options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
     try:
-        options = BuildOptions(parse_targets(job.target), golden=0, jobs=1)
         with torch.no_grad():
-            made = Build(job.source(), options).precompiled
-        unfinished.mkdir(parents=True)
-        write_package(made, unfinished, "none")
+            write_bare(job.source(), options, job.package)
     except Exception as error:  # a benchmark goes on without it, and says why
         return f"{type(error).__name__}: {error}"[:400]
-    shutil.rmtree(unfinished / "_runtime")
-    unfinished.rename(job.package)
     return ""
+
+
+def write_bare(source: Source, options: BuildOptions, package: Path) -> None:
+    """Write a package without weights and without the runtime, which is the checkout's.
+
+    The folder is there when it is complete.
+    """
+    unfinished = package.with_name(f"{package.name}.unfinished")
+    for folder in (unfinished, package):
+        shutil.rmtree(folder, ignore_errors=True)
+    made = Build(source, options).precompiled
+    unfinished.mkdir(parents=True)
+    write_package(made, unfinished, "none")
+    shutil.rmtree(unfinished / "_runtime")
+    unfinished.rename(package)
 
 
 def measured(

@@ -13,7 +13,6 @@ with the quickest, alternately.
 
 import argparse
 import math
-import shutil
 import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -25,8 +24,7 @@ import torch
 from torch import nn
 
 from aotpack.devices import GPUS
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.pipeline import BuildOptions, Source
 from aotpack.runtime import load
 from aotpack.runtime.golden.data import read_golden
 from aotpack.runtime.loading import read_manifest
@@ -37,6 +35,7 @@ from aotpack.target import Target, native_target, parse_targets
 from aotpack.trace import load_model
 from aotpack.tune import estimate
 from tools.bench_kernels import PATTERNS, USUAL, microseconds
+from tools.case_packages import write_bare
 from tools.model_cases import CASES, made
 
 ROUNDS = 3
@@ -61,13 +60,8 @@ def weights_of(made: Source) -> dict[str, torch.Tensor]:
 def build(name: str, options: argparse.Namespace, target: Target) -> float:
     """Write a package with candidates, without weights; gives the seconds it took."""
     start = time.perf_counter()
-    decisions = Decisions(options.candidates)
-    made = Build(
-        source(name, options.rows, options.columns),
-        BuildOptions((target,), golden=0, jobs=4, decisions=decisions),
-    ).precompiled
-    shutil.rmtree(package(name, options), ignore_errors=True)
-    write_package(made, package(name, options), "none")
+    how = BuildOptions((target,), golden=0, jobs=4, decisions=Decisions(options.candidates))
+    write_bare(source(name, options.rows, options.columns), how, package(name, options))
     return time.perf_counter() - start
 
 

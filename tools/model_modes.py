@@ -7,22 +7,21 @@ import copy
 import fcntl
 import gc
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from aotpack.emit import write_package
-from aotpack.pipeline import Build, BuildOptions, Source
+from aotpack.pipeline import BuildOptions, Source
 from aotpack.runtime import load
 from aotpack.target import native_target, parse_targets
+from tools.case_packages import write_bare
 from tools.model_cases import CNN_CASES, Case, made
 
 MODES = ("eager", "compile", "reduce-overhead", "max-autotune", "launches", "aotpack")
@@ -118,13 +117,8 @@ def packaged(name: str, case: Case, options: argparse.Namespace) -> Path:
     if folder.exists() and not options.build_only:
         return Path(folder)
     target = options.target or str(native_target())
-    built = BuildOptions(parse_targets(target), golden=0, jobs=options.compilers)
-    product = Build(Source(*case), built).precompiled
-    options.packages.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=options.packages) as unfinished:
-        write_package(product, Path(unfinished) / name, "none")
-        shutil.rmtree(Path(unfinished) / name / "_runtime")  # the checkout's is used
-        (Path(unfinished) / name).rename(folder)
+    how = BuildOptions(parse_targets(target), golden=0, jobs=options.compilers)
+    write_bare(Source(*case), how, folder)
     return Path(folder)
 
 
