@@ -1,12 +1,10 @@
 """The user's source line of an operator, from the stack trace that torch.export records."""
 
 import re
-import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from traceback import FrameSummary, walk_stack
-from types import FrameType
+from traceback import FrameSummary
 
 import torch
 from torch import fx
@@ -80,15 +78,6 @@ def is_user_file(file: str) -> bool:
 def is_own_file(file: str) -> bool:
     """True for a user's file that is no part of an installed library."""
     return is_user_file(file) and "site-packages/" not in file.replace("\\", "/")
-
-
-def frames_here(below: int = 0) -> list[FrameType]:
-    """The caller's frame and those that called it, but for the outermost ``below``.
-
-    Without their lines, which Python looks for in files.
-    """
-    frames = [frame for frame, _ in walk_stack(sys._getframe(1))]
-    return frames[: max(0, len(frames) - below)]
 
 
 def shown_frame(frame: FrameSummary) -> str:

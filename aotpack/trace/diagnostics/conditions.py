@@ -21,7 +21,7 @@ from aotpack.trace.diagnostics.multiples import (
     multiple_of,
     told,
 )
-from aotpack.trace.source import frames_here, is_user_file, shown_frame
+from aotpack.trace.source import is_user_file, shown_frame
 
 _LOGGER = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 _MARK = "[guard added]"
@@ -132,9 +132,9 @@ class _Lines(logging.Handler):
         symbol = _symbol_read(record)
         if symbol is None and _MARK not in str(record.msg):
             return
-        frames = frames_here(self._depth)
-        own = [frame for frame in frames if is_user_file(frame.f_code.co_filename)]
-        for frame in traceback.extract_stack(own[0], limit=1) if own else _of_strict()[-1:]:
+        frames = traceback.extract_stack()[self._depth :]
+        own = [frame for frame in frames if is_user_file(frame.filename)]
+        for frame in (own or _of_strict())[-1:]:
             if symbol is None:
                 self._log.conditions.setdefault(shown_frame(frame))
             else:
@@ -171,7 +171,7 @@ def logged_conditions(operator: Callable[[], str]) -> Iterator[ConditionLog]:
     """
     log = ConditionLog()
     before = _LOGGER.handlers, _LOGGER.level, _LOGGER.propagate, _LOGGER.disabled
-    _LOGGER.handlers = [_Lines(log, len(frames_here()), operator)]
+    _LOGGER.handlers = [_Lines(log, len(traceback.extract_stack()), operator)]
     _LOGGER.propagate = _LOGGER.disabled = False
     _LOGGER.setLevel(logging.INFO)
     try:

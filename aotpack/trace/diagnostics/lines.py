@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 
-from aotpack.trace.source import frames_here, is_user_file, shown_frame
+from aotpack.trace.source import is_user_file, shown_frame
 
 _OWN = ("_note", "_note_part", "__torch_function__")
 VIEWS_IN_PLACE = {
@@ -69,14 +69,13 @@ class UsersLines(TorchFunctionMode):
         self._note(name, self.found)
 
     def _note(self, name: str, lines: dict[str, str]) -> None:
-        for frame in frames_here():
-            file = frame.f_code.co_filename
-            if frame.f_code.co_name in _OWN:
+        for frame in reversed(traceback.extract_stack()):
+            if frame.name in _OWN:
                 continue
-            if file.startswith(_PACKAGE):  # not forward, but what runs it
+            if frame.filename.startswith(_PACKAGE):  # not forward, but what runs it
                 return
-            if is_user_file(file):
-                lines[name] = shown_frame(traceback.extract_stack(frame, limit=1)[0])
+            if is_user_file(frame.filename):
+                lines[name] = shown_frame(frame)
                 return
 
 

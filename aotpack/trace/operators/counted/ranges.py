@@ -6,6 +6,7 @@ torch takes n for 2 or more, derives ``u0 <= 6`` from what the model checks, and
 check that follows from others leaves no trace in the program, so checks are noted where they stand.
 """
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +21,7 @@ from torch.utils._sympy.solve import try_solve
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from aotpack.trace.diagnostics.derived import assertions, drop_assertion
-from aotpack.trace.source import frames_here, is_user_file
+from aotpack.trace.source import is_user_file
 
 _Ranges = Mapping[sympy.Symbol, Any]
 _WIDENED = "widened counted ranges"  # in the meta of a graph module
@@ -35,12 +36,11 @@ def noted_checks() -> Iterator[dict[Any, None]]:
     """
     found: dict[Any, None] = {}
     before: Any = ShapeEnv.guard_or_defer_runtime_assert
-    depth = len(frames_here())
+    depth = len(traceback.extract_stack())
 
     def checked(self: ShapeEnv, condition: Any, *args: Any, **kwargs: Any) -> Any:
-        files = [frame.f_code.co_filename for frame in frames_here(depth)]
-        files += [frame.filename for frame in TracingContext.extract_stack()]
-        if any(map(is_user_file, files)):
+        lines = (*traceback.extract_stack()[depth:], *TracingContext.extract_stack())
+        if any(is_user_file(frame.filename) for frame in lines):
             found[condition] = None
         return before(self, condition, *args, **kwargs)
 
