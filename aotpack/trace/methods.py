@@ -23,6 +23,7 @@ from aotpack.ir.dtypes import DType
 from aotpack.trace.capture import torch_dtype
 from aotpack.trace.host.copies import HostCopies
 from aotpack.trace.host.devices import Copying
+from aotpack.trace.host.functions import copied_functions
 from aotpack.trace.host.values import fault_of_layout
 from aotpack.trace.operators.state import held
 from aotpack.trace.source import is_user_file
@@ -37,6 +38,7 @@ TAKEN = frozenset(
 
 _FLOATS_OF_BITSANDBYTES = ("Embedding", "StableEmbedding")  # layers whose weights are plain
 _DISTRIBUTED = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, type, FunctionType, torch.dtype)
 _ACCEPTED = "a torch.nn.Module, a method of one, or a torch.export.ExportedProgram is accepted"
 
 
@@ -302,8 +304,9 @@ def evaluation_copies(
             memo[id(value)] = copies.of(value)  # of what a module owns: it stays so in the copy
         elif value.grad_fn is not None:  # what a module computed, such as weight_norm's weight
             memo[id(value)] = copies.of(value.detach().clone())
+    parts = set[int]().union(*map(_parts_of, distinct.values()))
     try:
-        with Copying(copies):
+        with Copying(copies), copied_functions(parts):
             made = {label: copy.deepcopy(one, memo) for label, one in distinct.items()}
     except Exception as error:
         kinds = " and ".join(dict.fromkeys(type(one).__name__ for one in modules.values()))
@@ -315,6 +318,12 @@ def evaluation_copies(
         _show_lines(one)
         type(one).eval(one)  # the user's own may return nothing, and hide behind an attribute
     return made
+
+
+def _parts_of(module: nn.Module) -> set[int]:
+    """The ids of what a module has that may change: modules, tensors, containers, objects."""
+    values = (value for _, value in held(module) if not isinstance(value, _ATOMS))
+    return {id(one) for one in (*module.modules(), *values)}
 
 
 def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
