@@ -55,7 +55,7 @@ def keyword(net: Net) -> Any:
 
 
 def nested(net: Net) -> Any:
-    inner = lambda x: net.bn(x)  # noqa: E731, PLW0108
+    inner = lambda x: net.bn(x)  # noqa: E731
     return lambda x: inner(net.fc(x))
 
 

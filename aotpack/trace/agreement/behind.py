@@ -88,7 +88,7 @@ def hidden_cases(
     waiting = deque[Values]({**example, **dict.fromkeys(sorted(ones), 1)} for ones in sets)
     for one in known:
         if isinstance(one.branch.asked, Squeezed):
-            waiting.extend(_turned(one, (), sizes, example)[:1])
+            waiting.extend(turned(one, (), sizes, example)[:1])
     plain, seen = cache(lambda: _run(resized(example))), set()
     for _ in range(_MOST_RUNS):
         if not waiting:
@@ -102,11 +102,11 @@ def hidden_cases(
             yield from ({**values, name: number} for number in numbers)
         for place, one in enumerate(asked):
             path = tuple((str(x.branch.condition), x.branch.answer) for x in asked[: place + 1])
-            turned = _turned(one, asked[:place], sizes, values)
-            if path not in seen and turned:
+            others = turned(one, asked[:place], sizes, values)
+            if path not in seen and others:
                 seen.add(path)
-                yield from turned
-                waiting.append(turned[0])
+                yield from others
+                waiting.append(others[0])
         yield enlarged(values)
 
 
@@ -174,7 +174,7 @@ def _beside(
         yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
 
-def _turned(
+def turned(
     one: Asked, before: Sequence[Asked], sizes: Sequence[Var], values: Values
 ) -> list[Values]:
     """The first and last sizes for which a condition alone has another answer; sizes of 1 stay."""

@@ -22,7 +22,7 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
-from aotpack.trace.agreement.behind import Asked, hidden_cases
+from aotpack.trace.agreement.behind import Asked, hidden_cases, turned
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.diagnostics.branches import Branch, Unseen, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
@@ -110,6 +110,9 @@ def _departing(
 
     by_symbol = {str(symbols[size.name]): Int.of(size) for size in call.signature.sizes}
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
+    for one in asked:
+        if one.branch.is_open:
+            found += map(dict, turned(one, (), call.signature.sizes, example))
     hidden = itertools.islice(hidden_cases(call, asked, example, enlarged, resized), _MOST_HIDDEN)
     return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
 

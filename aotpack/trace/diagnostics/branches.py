@@ -23,7 +23,12 @@ from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
 from torch.utils._sympy.functions import Max
 
-from aotpack.trace.diagnostics.caught import CaughtErrors
+from aotpack.trace.diagnostics.caught import (
+    CaughtErrors,
+    as_plain,
+    rounded,
+    with_all_numbers,
+)
 from aotpack.trace.source import is_own_file, is_user_file
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
@@ -35,6 +40,11 @@ _NUMBERS = (
     (torch.SymFloat, "__float__"),
     (torch.SymFloat, "__trunc__"),
     (torch.SymFloat, "__round__"),
+)
+_COMPARISONS = tuple(
+    (kind, f"__{name}__")
+    for kind in (torch.SymInt, torch.SymFloat)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
 )
 _TEXTS = tuple((kind, "__repr__") for kind in (torch.SymInt, torch.SymFloat, torch.SymBool))
 _LAYERS = str(Path(nn.__file__).parent)
@@ -91,11 +101,15 @@ def _with_elements(size: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
+    """A condition that ``code`` asks for, or a number that it takes for one, with the answer.
+
+    One that ``is_open`` was made and its truth not asked for, so export keeps no guard of it.
+    """
 
     asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Unseen"
     answer: bool
     code: CodeType
+    is_open: bool = False
 
     @property
     def condition(self) -> Any:
@@ -168,6 +182,9 @@ class Branches:
     def _replace_functions(self) -> None:
         self._replace(_NUMBERS, self._noted_number)
         self._replace(_TEXTS, self._noted_text)
+        self._replace(_COMPARISONS, self._noted_comparison)
+        self._replace([(torch.SymInt, "__round__")], self._noted_round)
+        self._replace([(sym_node, "to_node")], with_all_numbers)
         self._replace([(torch.SymInt, "__hash__")], self._noted_hash)
         self._replace([(sym_node.SymNode, "expect_true")], self._noted_check)
         is_contiguous, own = torch.Tensor.is_contiguous, vars(torch.Tensor).get("is_contiguous")
@@ -199,6 +216,28 @@ class Branches:
             return self._answer(sys._getframe(1), before, size, *args)
 
         return made
+
+    def _noted_comparison(self, before: Any) -> Any:
+        """A comparison, noted when the user's code makes it: ``(n == 64) is True`` asks nothing."""
+
+        def compared(size: Any, other: Any) -> Any:
+            found = before(size, as_plain(other))
+            code = sys._getframe(1).f_code
+            if isinstance(found, torch.SymBool) and is_own_file(code.co_filename):
+                hint = found.node.hint
+                if hint is not None:
+                    self.note(found, hint, code, is_open=True)
+            return found
+
+        return compared
+
+    def _noted_round(self, before: Any) -> Any:
+        """``round`` of a size, which torch returns as it is, whatever the digits."""
+
+        def asked(size: Any, digits: int | None = None) -> Any:
+            return self._answer(sys._getframe(1), rounded, before, size, digits)
+
+        return asked
 
     def _noted_hash(self, before: Any) -> Any:
         """A size's hash, which fails: the model may catch that."""
@@ -250,11 +289,13 @@ class Branches:
 
         return is_contiguous
 
-    def note(self, asked: Any, answer: Any, code: CodeType) -> None:
+    def note(self, asked: Any, answer: Any, code: CodeType, *, is_open: bool = False) -> None:
         """Keep a question of the model or of torch's layers."""
         if is_model(code):
-            branch = Branch(asked, bool(answer), code)
-            self.found.setdefault((str(branch.condition), branch.answer, code), branch)
+            branch = Branch(asked, bool(answer), code, is_open)
+            key = str(branch.condition), branch.answer, code
+            if self.found.setdefault(key, branch).is_open:
+                self.found[key] = branch
 
     def __exit__(
         self,

@@ -6,9 +6,12 @@ dynamic size, and is answered as in eager.
 """
 
 import builtins
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -30,6 +33,7 @@ _BETWEEN = tuple(
 )  # between the user's code and a function of torch
 _OF_EXPORT = ("torch._subclasses", "torch._dynamo", "torch._higher_order_ops", "torch.fx")
 _NEED_DATA = frozenset("numpy tolist __array__ data_ptr __dlpack__ item".split())
+_OTHER_NUMBERS = (int, float, Fraction, Decimal, complex)  # of kinds that torch does not know
 _ALIKE: dict[type, Any] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 ADVICE = (
     "\nforward catches this error, which eager does not raise: the program would go another way. "
@@ -109,3 +113,32 @@ def _isinstance(value: Any, kinds: Any) -> bool:
     return builtins.isinstance(value, kinds) or (
         alike is not None and builtins.isinstance(alike, kinds)
     )
+
+
+def rounded(before: Callable[..., Any], size: Any, digits: int | None) -> Any:
+    """``round`` of a size; torch's, which is given, takes any digits for none."""
+    if digits is not None and digits < 0:
+        raise TypeError(
+            f"round(n, {digits}) of a dynamic size is not known to torch.export; write "
+            f"(n + {10**-digits // 2}) // {10**-digits} * {10**-digits}, which rounds halves up"
+        )
+    return before(size)
+
+
+def with_all_numbers(before: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's function that takes an operand, for members of an enum and other integers too."""
+
+    def to_node(node: Any, given: Any) -> Any:
+        return before(node, as_plain(given))
+
+    return to_node
+
+
+def as_plain(given: Any) -> Any:
+    """An int or float for a number of another kind that is equal: to torch no size is."""
+    if type(given) in (bool, int, float) or not isinstance(given, _OTHER_NUMBERS):
+        return given
+    real = given.real if isinstance(given, complex) and given.imag == 0 else given
+    if isinstance(real, complex) or not math.isfinite(real):
+        return given
+    return next((kind(real) for kind in (int, float) if kind(real) == real), given)

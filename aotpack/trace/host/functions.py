@@ -18,7 +18,7 @@ _CONTAINERS = (list, tuple, set, frozenset)
 
 @contextmanager
 def copied_functions(held: Collection[int]) -> Iterator[None]:
-    """Inside the block, ``copy.deepcopy`` copies functions that hold values with ids in ``held``."""
+    """Inside the block, ``copy.deepcopy`` copies functions that hold values with such ids."""
 
     def copied(function: FunctionType, memo: dict[int, Any]) -> FunctionType:
         return _copied(function, memo, held) if _holds(function, held, set()) else function
@@ -39,9 +39,9 @@ def _copied(function: FunctionType, memo: dict[int, Any], held: Collection[int])
         function.__name__,
         closure=tuple(new for new, _ in cells) if function.__closure__ else None,
     )
-    functools.update_wrapper(made, function)
-    del made.__wrapped__
-    made.__dict__.update(vars(function))
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        setattr(made, name, getattr(function, name))
+    vars(made).update(vars(function))
     memo[id(function)] = made  # which its own variables may name
     for new, old in cells:
         if old is not None:
