@@ -24,6 +24,7 @@ from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.behind import Asked, hidden_cases, turned
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
+from aotpack.trace.agreement.named_sizes import asks_unseen, named_sizes
 from aotpack.trace.diagnostics.branches import Branch, Unseen, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
@@ -36,6 +37,7 @@ Change: TypeAlias = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 _MOST_CASES, _MOST_HIDDEN = 512, 128
 _FEW = 64  # elements, of which three draws are tried
 _LARGE = 128  # sizes beside those of 1, whatever they cost
+_MOST_NAMED = 64
 _SPREAD = 32  # sizes tried for each that something unseen was asked of
 _ADVICE = (
     "torch.export takes each dynamic size for 2 or more, and decides conditions on sizes with it. "
@@ -71,7 +73,8 @@ def check_smallest(
         computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
         enlarged = _enlarged(call, example, share)
         departing = _departing(call, known, example, enlarged)
-        others = _others(signature.sizes, known, example, enlarged)
+        others = [*_others(signature.sizes, known, example, enlarged)]
+        others += _named(call, known, example, share)
         tried = (*ones(signature.sizes, example), *departing, *computed, *others)
         for values in tried:
             repeated = _resized(call, values, _repeated)
@@ -130,6 +133,26 @@ def _others(
         for size in sizes:
             for number in range(size.low, min(size.high + 1, size.low + _SPREAD)):
                 yield {**example, size.name: number}
+
+
+def _named(
+    call: Call, branches: Iterable[Branch], example: Mapping[str, int], share: float
+) -> Iterator[Case]:
+    """Sizes that the user's code names, if it asks what leaves no condition; those that are cheap."""
+    if not any(isinstance(one.asked, Unseen) for one in branches) and not asks_unseen(call.module):
+        return
+    found = [
+        {**example, size.name: number}
+        for number in named_sizes(call.module)
+        for size in call.signature.sizes
+        if size.low <= number <= size.high and number != example[size.name]
+    ]
+    cost = 0.0
+    for case in found[:_MOST_NAMED]:
+        growth = math.prod(case[name] / example[name] for name in example)
+        cost += share * max(1, growth * growth)
+        if cost <= 1:
+            yield case
 
 
 def _enlarged(

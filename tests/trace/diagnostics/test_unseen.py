@@ -1,6 +1,9 @@
 """Questions about a dynamic size that torch.export sees nothing of are asked at other sizes."""
 
 from collections.abc import Callable
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -43,7 +46,77 @@ def by_export(x: Tensor) -> Tensor:
     return x * 2 if is_long else x * 3
 
 
-ASKED = [by_digits, by_format, by_shape, by_answer, by_type, by_export]
+class Bucket(IntEnum):
+    SHORT = 8
+    LONG = 41
+
+
+TABLE = {"41": 2.0}
+
+
+def by_member(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] == Bucket.LONG else x * 3
+
+
+def by_members(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] in list(Bucket) else x * 3
+
+
+def by_case(x: Tensor) -> Tensor:
+    match x.shape[0]:
+        case Bucket.LONG:
+            return x * 2
+    return x * 3
+
+
+def by_fraction(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] == Fraction(41) else x * 3
+
+
+def by_decimal(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] / 2 == Decimal("20.5") else x * 3
+
+
+def by_complex(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] == complex(41) else x * 3
+
+
+def by_tuple(x: Tensor) -> Tensor:
+    return x * 2 if x.shape == (Bucket.LONG, 4) else x * 3
+
+
+COMPARED = [by_member, by_members, by_case, by_fraction, by_decimal, by_complex, by_tuple]
+
+
+def by_identity(x: Tensor) -> Tensor:
+    return x * 2 if (x.shape[0] == 41) is True else x * 3
+
+
+def by_truth(x: Tensor) -> Tensor:
+    match x.shape[0] == 41:
+        case True:
+            return x * 2
+    return x * 3
+
+
+def by_type_and_number(x: Tensor) -> Tensor:
+    n = x.shape[0]
+    return x * 2 if type(n) is int and n == 41 else x * 3
+
+
+def by_export_and_number(x: Tensor) -> Tensor:
+    return x * 2 if not torch.compiler.is_compiling() and x.shape[0] == 41 else x * 3
+
+
+def by_text_in_the_middle(x: Tensor) -> Tensor:
+    return x * TABLE.get(str(x.shape[0]), 3.0)
+
+
+HIDDEN = [
+    *(by_identity, by_truth),
+    *(by_type_and_number, by_export_and_number, by_text_in_the_middle),
+]
+ASKED = [*HIDDEN, by_digits, by_format, by_shape, by_answer, by_type, by_export]
 
 
 def built(forward: Callable[[Tensor], Tensor], low: int) -> Any:
@@ -59,6 +132,29 @@ def test_an_answer_of_another_size_is_refused(
     words = r"where rows_?=\d+, output0 differs(.|\n)*\n  at test_unseen.py(.|\n)*look for str\(n\)"
     with pytest.raises(TraceError, match=words):
         built(forward, low)
+
+
+@pytest.mark.parametrize("low", RANGES)
+@pytest.mark.parametrize("forward", COMPARED, ids=lambda one: one.__name__)
+def test_numbers_of_all_kinds_are_compared(forward: Callable[[Tensor], Tensor], low: int) -> None:
+    with pytest.raises(TraceError, match="right only for some of the sizes(.|\n)*!= (41|20.5)"):
+        built(forward, low)
+
+
+@pytest.mark.parametrize("low", RANGES)
+@pytest.mark.parametrize("number", [Bucket.LONG, Fraction(83, 2), Decimal("NaN"), 1j, "41"])
+def test_a_comparison_that_decides_nothing_is_accepted(number: Any, low: int) -> None:
+    model = built(lambda x: x * 3 if (x.shape[0] == number) is True else x * 3, low)
+    for rows in (low, 41, 64):
+        assert torch.equal(model(torch.ones(rows, 4)), torch.full((rows, 4), 3.0))
+
+
+def test_a_size_is_rounded_to_tens_in_words() -> None:
+    words = r"round\(n, -1\) of a dynamic size(.|\n)*\(n \+ 5\) // 10 \* 10"
+    with pytest.raises(TraceError, match=words):
+        built(lambda x: x * round(x.shape[0], -1), 2)
+    model = built(lambda x: x * round(x.shape[0], 1) + round(x.shape[0]), 2)
+    assert torch.equal(model(X), X * 6 + 6)
 
 
 @pytest.mark.parametrize("low", RANGES)
