@@ -138,7 +138,7 @@ def _others(
 def _named(
     call: Call, branches: Iterable[Branch], example: Mapping[str, int], share: float
 ) -> Iterator[Case]:
-    """Sizes that the user's code names, if it asks what leaves no condition; those that are cheap."""
+    """Cheap sizes that the user's code names, if it asks what leaves no condition."""
     if not any(isinstance(one.asked, Unseen) for one in branches) and not asks_unseen(call.module):
         return
     found = [
