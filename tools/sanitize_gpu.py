@@ -140,6 +140,7 @@ CASES: dict[str, Callable[[], Made]] = {
     "one row": gated(1, 2048, 2048),
     "one longer row": gated(1, 4096, 1032),
     "few rows": gated(5, 1032, 520),
+    "few rows of float32": lambda: (nn.Linear(4104, 1032), (torch.randn(16, 4104),)),
     "codes through shared memory": codes(2048, 8192),
     "codes of many tiles": codes(2048, 25_632),
     "codes of a long row": codes(8192, 2048),
