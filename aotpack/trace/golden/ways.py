@@ -88,9 +88,10 @@ class Ways:
         found: Sequence[Any] = eager
         if self.is_exported_here:
             found = check_export(call, eager)
+        self._compare_decomposed(call, found)
+        if self.is_exported_here:
             share = share_of_large(self.exported)
             check_smallest(call, self.branches, self._compare_decomposed, share)
-        self._compare_decomposed(call, found)
         return eager
 
     def _compare_decomposed(self, call: Call, found: Sequence[Any], *where: str) -> None:
