@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interru
 141 standard output was closed.
 """
 
-import json
 import os
 import shlex
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from aotpack.commands.parser import OneLineParser, add_traceback
+from aotpack.commands.parser import OneLineParser, add_traceback, error_json
 from aotpack.commands.settings import with_settings
 from aotpack.commands.verbs import VERBS
 from aotpack.errors import AotpackError, UsageError, did_you_mean, printable_lines
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         message = printable_lines(_explained(error))
         if "--json" in words:
-            print(json.dumps({"error": {"class": type(error).__name__, "message": message}}))
+            print(error_json(type(error).__name__, message))
         print(f"aotpack {verb}: {message}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 

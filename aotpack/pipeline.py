@@ -1,11 +1,10 @@
 """The table of contents: six calls turn a model into a wheel, each inside one hook."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +19,7 @@ from aotpack.ir.packs import Packs, largest, packs_of
 from aotpack.ir.user_passes import UserPass, apply_passes
 from aotpack.lazy import lazy
 from aotpack.lower import LOWERINGS, lower, refusal_of
+from aotpack.notes import warned
 from aotpack.options import VALUES, chosen_target, given_source, provenance_inputs, shared_options
 from aotpack.options import BuildOptions as BuildOptions
 from aotpack.options import Source as Source
@@ -47,8 +47,6 @@ from aotpack.trace import load_checkpoint as load_checkpoint
 from aotpack.trace import register_lowering as register_lowering
 from aotpack.trace import with_state as with_state
 from aotpack.tune import read_decisions
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -333,7 +331,7 @@ def build(
     how = replace(how, targets=chosen, jobs=jobs, cpu_arch=cpu_arch, weights=weights, out=Path(out))
     how = replace(how, decisions=read_decisions(tuning, candidates), golden=read_golden(golden))
     made = build_of(given_source(module, args, kwargs, dynamic_shapes, name, version), how)
-    return _warned(made.emitted.wheel, made.fallbacks)
+    return warned(made.emitted.wheel, made.fallbacks, made.traced)
 
 
 @naming_keywords(UsageError, "compiling a model", VALUES)
@@ -371,7 +369,8 @@ def compile(
     how = shared_options(dtype, quantize, passes, fallback, partition, *exact)
     options = replace(how, targets=(chosen,), jobs=jobs, golden=0)
     made = build_of(given_source(module, args, kwargs, dynamic_shapes), options)
-    precompiled = _warned(_with_resident_weights(made.precompiled), made.fallbacks)
+    resident = _with_resident_weights(made.precompiled)
+    precompiled = warned(resident, made.fallbacks, made.traced)
     with temporary_folder("compiling the model") as folder:
         write_package(precompiled, folder, runtime=False)
         loaded: Model = load(folder, _port(chosen, device), graphs=graphs, check=False)
@@ -382,14 +381,6 @@ def _with_resident_weights(product: Precompiled) -> Precompiled:
     """The product with all weights kept on the device: no file is left to read them again from."""
     weights = tuple(replace(weight, is_staged=False) for weight in product.rendered.weights)
     return replace(product, rendered=replace(product.rendered, weights=weights))
-
-
-def _warned(result: ResultT, fallbacks: tuple[str, ...]) -> ResultT:
-    """The result of a build, after a warning of the operators that torch will run."""
-    if fallbacks:
-        lines = "\n  ".join(fallbacks)
-        warnings.warn(f"the package calls torch for\n  {lines}", stacklevel=4)
-    return result
 
 
 def _port(target: Target, device: int | None) -> int | str | InterpreterDevice | None:

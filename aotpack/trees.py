@@ -9,9 +9,9 @@ CLASSES = ("named", "record", "object")
 ORDERED = "OrderedDict"
 TAKEN = frozenset(
     """
-    Any AotpackError ArgumentError AssertionFailed ClassVar Device DeviceError Exception Generic
-    Literal Mapping Model NDArray NamedTuple PackageError Path Protocol Self Sequence TypeVar
-    TypedDict VerifyError WeightError bool container dataclass dict float int list load
+    Any AotpackError ArgumentError AssertionFailed ClassVar ClosedError Device DeviceError Exception
+    Generic Literal Mapping Model NDArray NamedTuple PackageError Path Protocol Self Sequence
+    TypeVar TypedDict VerifyError WeightError bool container dataclass dict float int list load
     naming_keywords object os overload property slice str sys tuple
     """.split()
 )

@@ -727,6 +727,30 @@ def test_what_a_model_prints_is_no_part_of_the_answer(
     assert Path(wheel).is_file() and "loaded" in told.err
 
 
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [
+        (["--dtype", "foo"], "'foo'"),
+        (["--golden", "lots"], "lots"),
+        (["--nope"], "no option --nope"),
+    ],
+)
+def test_a_wrong_option_is_json_too(
+    option: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["model.py", "-o", str(tmp_path / "out"), *option]
+    for more in (["--json"], []):
+        with pytest.raises(SystemExit, match="2"):
+            main([*words, *more])
+        told = capsys.readouterr()
+        assert found in told.err
+        if more:
+            error = json.loads(told.out)["error"]
+            assert error["class"] == "UsageError" and found in error["message"]
+        else:
+            assert told.out == ""
+
+
 def test_an_error_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.py").write_text("raise ValueError('no weights here')\n")
     assert main([str(tmp_path / "bad.py"), "-o", str(tmp_path / "out"), "--json"]) == 1

@@ -52,10 +52,13 @@ ALLOWED = {
         "knobs",
         "progress",
     },  # it sees every stage's product
+    "notes": {"stages"},
     "options": BELOW | STAGES,
-    "pipeline": BELOW | STAGES | {"", "instrumentation", "options"},
+    "pipeline": BELOW | STAGES | {"", "instrumentation", "notes", "options"},
     "transformers_export": {"errors", "pipeline", "runtime", "temporary"},
-    "commands": BELOW | STAGES | {"", "instrumentation", "options", "pipeline", "commands"},
+    "commands": BELOW
+    | STAGES
+    | {"", "instrumentation", "notes", "options", "pipeline", "commands"},
     "cli": {"errors", "version", "commands"},  # it dispatches; verbs import what they need
     "__main__": {"cli"},
 }

@@ -23,6 +23,7 @@ from aotpack.emit.platforms import not_on, runs_on
 from aotpack.emit.provenance import provenance_file
 from aotpack.errors import UsageError
 from aotpack.ir.golden import read_golden
+from aotpack.notes import unchecked_note
 from aotpack.progress import Bar, Reporter, chosen_reporter
 from aotpack.runtime.command import positive
 from aotpack.stages import Decisions, PerMethod, Traced
@@ -170,7 +171,8 @@ def _notes(made: "Build | MethodsBuild", folder: Path) -> list[str]:
     notes = [f"note: the {one.name} that was there is replaced" for one in made.emitted.replaced]
     notes += [_name_note(source.name, name), _shadow_note(folder, name)]
     notes += [*_golden_notes(made), *source.notes, *_size_notes(source, made.traced)]
-    notes.append(_unchecked_note(made.traced))
+    if note := unchecked_note(made.traced, "--check-indices"):
+        notes.append(f"note: {note}")
     return [note for note in notes if note]
 
 
@@ -201,18 +203,6 @@ def _golden_notes(made: "PackageBuild") -> list[str]:
     """What golden data lack, if anything."""
     notes = {name: one.golden.note for name, one in made.rendered.entries.items()}
     return [f"golden data{name and f' of {name}'}: {note}" for name, note in notes.items() if note]
-
-
-def _unchecked_note(traced: Traced | PerMethod[Traced]) -> str:
-    """The arguments with positions that no call checks, if there are any."""
-    each = traced.methods.values() if isinstance(traced, PerMethod) else [traced]
-    names = dict.fromkeys(name for one in each for name in one.graph.unchecked)
-    if not names:
-        return ""
-    return (
-        f"note: positions in {', '.join(names)} are not checked: out of range, reads take the "
-        "nearest element and writes are left out; --check-indices asserts them"
-    )
 
 
 def _summary(made: "PackageBuild") -> list[str]:

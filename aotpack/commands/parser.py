@@ -1,10 +1,16 @@
 """Parsers whose errors are one line, and the options that every verb has."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from aotpack.errors import did_you_mean
+from aotpack.errors import UsageError, did_you_mean
+
+
+def error_json(kind: str, message: str) -> str:
+    """An error as the JSON object of a command."""
+    return json.dumps({"error": {"class": kind, "message": message}})
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -12,8 +18,12 @@ class OneLineParser(argparse.ArgumentParser):
 
     added = ""  # the words that do not come from the command line, and where from
 
+    _is_json = False
+
     def error(self, message: str) -> NoReturn:
-        """Exit with the code of a wrong command line."""
+        """Exit with the code of a wrong command line; with ``--json``, after a JSON object."""
+        if self._is_json:
+            print(error_json(UsageError.__name__, f"{message}{self.added}"))
         self.exit(2, f"{self.prog}: {message}{self.added}; see {self.prog} --help\n")
 
     @property
@@ -24,6 +34,7 @@ class OneLineParser(argparse.ArgumentParser):
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """The options that words give. A misspelt one is named before a missing one."""
         accepted = self.long_options | {"--help"}
+        self._is_json = "--json" in accepted and "--json" in words
         for word in words:
             name = word.partition("=")[0]
             if name == "--":

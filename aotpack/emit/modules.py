@@ -22,6 +22,7 @@ from ._runtime import (
     AotpackError,
     ArgumentError,
     AssertionFailed,
+    ClosedError,
     Device,
     DeviceError,
     Model,
@@ -37,6 +38,7 @@ __all__ = [
     "AotpackError",
     "ArgumentError",
     "AssertionFailed",
+    "ClosedError",
     "DeviceError",
     "Model",
     "PackageError",
@@ -70,8 +72,8 @@ def load(
     the hashes of the build unless ``check`` is False. ``allow_jit`` lets the driver compile PTX on
     a GPU that is newer than all code of the package.
 
-    Errors are AotpackErrors: ArgumentError, AssertionFailed, DeviceError, PackageError, VerifyError
-    or WeightError.
+    Errors are AotpackErrors: ArgumentError, AssertionFailed, ClosedError, DeviceError,
+    PackageError, VerifyError or WeightError.
     """
     return _load(
         Path(__file__).parent,

@@ -12,7 +12,14 @@ from aotpack.errors import UsageError
 
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")
-_TAKEN = frozenset({"aotpack", "cuda", "numpy", "torch", "triton"})
+_TAKEN = frozenset(
+    """
+    accelerate aotpack cuda cupy diffusers fastapi huggingface_hub jax matplotlib numpy onnx
+    onnxruntime packaging pandas peft pil pip pydantic pytest requests safetensors scipy setuptools
+    sklearn tensorflow timm tokenizers torch torchao torchaudio torchvision transformers triton
+    """.split()
+)
+"""Libraries that are used beside models."""
 _REMEDY = "Give another as name=, on a command line as --name."
 
 

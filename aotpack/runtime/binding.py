@@ -7,6 +7,8 @@ from .errors import ArgumentError, did_you_mean
 from .manifest import Signature
 from .structures.trees import flatten, in_words, is_same
 
+_FIXED = ("constant", "none")  # kinds of arguments that have one value
+
 
 class Binder:
     """Flattens calls of one signature, by position and by name as in a call of the model."""
@@ -74,7 +76,8 @@ class Binder:
         if missing:
             plural, be = ("", "is") if len(missing) == 1 else ("s", "are")
             names = ", ".join(map(repr, missing))
-            wrong.append(f"argument{plural} {names} {be} missing{self._seed_hint(missing)}")
+            hint = self._seed_hint(missing) + self._constants_hint(missing)
+            wrong.append(f"argument{plural} {names} {be} missing{hint}")
         for name in kwargs:
             if name in placed:
                 wrong.append(f"argument {name!r} is given twice, by position and by name")
@@ -99,6 +102,15 @@ class Binder:
             " (a whole number, from which the model draws its random numbers: "
             f"model({', '.join((*placed, 'seed=0'))}); another seed draws others)"
         )
+
+    def _constants_hint(self, missing: Sequence[str]) -> str:
+        """The only values of arguments that became part of the program.
+
+        A call gives them too: the model's own defaults may be others.
+        """
+        values = {name: child.value for name, child in self._parts if child.kind in _FIXED}
+        given = ", ".join(f"{name}={values[name]!r}" for name in missing if name in values)
+        return f" (pass {given}, as the example did)" if given else ""
 
     def _accepted(self) -> str:
         alone = [name for name in self._names if name not in self._positional]

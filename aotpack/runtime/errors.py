@@ -53,6 +53,12 @@ class ArgumentError(AotpackError):
     aotpack_kind = "argument"
 
 
+class ClosedError(AotpackError):
+    """The model was closed; it is to be loaded again."""
+
+    aotpack_kind = "closed"
+
+
 class PackageError(AotpackError):
     """A file of the package is missing, damaged, or of another schema."""
 

@@ -39,6 +39,7 @@ from aotpack.trace.diagnostics.roundings import check_roundings
 from aotpack.trace.host.copies import is_ready
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.inputs import dropped_inputs, of_one_size, with_arguments, wrong_inputs
+from aotpack.trace.host.layers import failed_layer
 from aotpack.trace.host.values import fault_of_layout, faults_of_attributes
 from aotpack.trace.operators.answers import WithoutDataChecks
 from aotpack.trace.operators.any_length import shapes_of_any_length
@@ -158,7 +159,8 @@ def _told(
     complaint += of_one_size(complaint, module, example, shapes)
     hints = wrong_inputs(module, example, error) or dropped_inputs(module, complaint)
     hints = hints or faults_of_attributes(module)
-    return complaint + (hints or ("" if "\n  at " in complaint else hint_of_views(views)))
+    hints = hints or ("" if "\n  at " in complaint else hint_of_views(views))
+    return complaint + hints + failed_layer(module, error)
 
 
 def _check_exported(program: ExportedProgram, name: str, lines: UsersLines) -> None:

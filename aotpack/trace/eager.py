@@ -24,6 +24,7 @@ from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.diagnostics.complaint import condensed_of_run
 from aotpack.trace.graph import is_returned
 from aotpack.trace.host.devices import OnHost
+from aotpack.trace.host.layers import failed_layer
 from aotpack.trace.operators.control_flow.control import CONTROL
 from aotpack.trace.operators.modes import WithoutStreams
 from aotpack.trace.operators.random.seeds import Example
@@ -117,6 +118,7 @@ def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], na
     except (Exception, SystemExit) as error:
         raise TraceError(
             f"running {name} eagerly on the example inputs: {condensed_of_run(error)}"
+            f"{failed_layer(module, error)}"
         ) from error
 
 

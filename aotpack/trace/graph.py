@@ -36,6 +36,8 @@ from aotpack.trace.tree import check_counters, children_of, leaf_of, leaf_paths,
 from aotpack.trace.weights import Weights, collect_weights, dtype_of
 from aotpack.trees import Tree
 
+_READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
+
 
 def build_graph(
     program: ExportedProgram,
@@ -119,7 +121,7 @@ def _with_purpose(
     for path, node in zip(paths, returned, strict=True):
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise _returned_number(name, node, path, is_data=bool(free_unbacked_symbols(value)))
+            raise _returned_number(name, node, path, value)
     if not results:
         raise TraceError(
             f"tracing {name}: forward returns no tensor; return what should be computed"
@@ -127,16 +129,26 @@ def _with_purpose(
     return results
 
 
-def _returned_number(name: str, node: fx.Node, path: str, *, is_data: bool) -> UnsupportedError:
+def _returned_number(name: str, node: fx.Node, path: str, value: Any) -> UnsupportedError:
     what, line = "that depends on a size", users_source_of(node)
-    remedy = "Keep the number out of the model, or make it a tensor."
-    if is_data:
+    of_it = "compare" if isinstance(value, torch.SymBool) else "return"
+    remedy = f"Make a tensor of the size n, torch.full((), n), and {of_it} that."
+    if _is_read(node):
         what = "that is read from a tensor, by item() or tolist()"
         remedy = "Return the tensor; callers make numbers of the result."
+    elif free_unbacked_symbols(value):
+        what = "that depends on a size which the data decide"
     return UnsupportedError(
         f"tracing {name}: the result has a number {what}{f' ({path})' if path else ''}; tensors "
         f"and fixed Python values are accepted. {remedy}" + (f"\n  at {line}" if line else "")
     )
+
+
+def _is_read(node: fx.Node) -> bool:
+    """True for a number that is computed from an element of a tensor, not from sizes alone."""
+    if isinstance(node.meta.get("val"), torch.Tensor):
+        return False
+    return node.target in _READS or any(map(_is_read, node.all_input_nodes))
 
 
 def _kept(

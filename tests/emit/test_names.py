@@ -22,6 +22,7 @@ def test_import_names(name: str, wanted: str) -> None:
         ("2fast", "'2fast' cannot be imported"),
         ("class", "cannot be imported"),
         ("json", "name of another module"),
+        ("Transformers", "'transformers' is the name of another module"),
         (
             "NumPy",
             "'numpy' is the name of another module, .*; accepted: any other, such as numpy-m",

@@ -79,6 +79,22 @@ def test_a_seed_is_told_what_it_is(
         assert ("seed=0" in str(told.value)) is is_told
 
 
+def test_a_constant_that_is_left_out_is_told(tmp_path: Path, device: FakeDevice) -> None:
+    children = (Tree("constant", value=4), Tree("none"), LEAF)
+    trees = {
+        "args": Tree("tuple", (LEAF,)),
+        "kwargs": Tree("dict", children, ("k", "mask", "y")),
+    }
+    folder = write_demo(tmp_path / "demo", **trees, positional=("x", "y", "k", "mask"))
+    with load(folder, device) as model:
+        np.testing.assert_array_equal(model(X, X, k=4, mask=None), X * 4)
+        words = r"'y', 'k', 'mask' are missing \(pass k=4, mask=None, as the example did\)"
+        with pytest.raises(ArgumentError, match=words):
+            model(X)
+        with pytest.raises(ArgumentError, match="'k' is 5; the model was traced with 4"):
+            model(X, X, k=5, mask=None)
+
+
 def test_keywords_that_have_a_place(tmp_path: Path, device: FakeDevice) -> None:
     trees = {"args": Tree("tuple"), "kwargs": Tree("dict", (LEAF, LEAF), ("y", "x"))}
     folder = write_demo(tmp_path / "demo", **trees, positional=("x", "y"))

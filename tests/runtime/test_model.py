@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from aotpack.runtime import AotpackError, ArgumentError, DeviceError, Model, load
+from aotpack.runtime import AotpackError, ArgumentError, ClosedError, DeviceError, Model, load
 from aotpack.runtime.arrays.device_array import DeviceArray
 from aotpack.runtime.dtypes import DTYPES
 
@@ -139,7 +139,7 @@ def test_close_gives_all_memory_back(package: Path, device: FakeDevice) -> None:
     model.close()
     model.close()
     assert device.blocks == {} and device.is_closed
-    with pytest.raises(AotpackError, match="calling demo: the model was closed. Load it again."):
+    with pytest.raises(ClosedError, match="calling demo: the model was closed. Load it again."):
         model(X, X)
 
 

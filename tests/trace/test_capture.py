@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
+from torch.func import grad, vmap
 
 from aotpack.errors import TraceError
 from aotpack.trace import trace
@@ -96,6 +97,11 @@ def test_rows_are_written_as_a_refusal_says(trace_function):
             r"  a model takes and returns tensors, .* or return the tensors that are in it$",
         ),
         (lambda self, x: x @ x, r"RuntimeError: .*\n  at test_capture.py:\d+: .*x @ x"),
+        (lambda self, x: max(x[0]), r"maximum.*\n  the max and min of Python.*x\.max\(\).*\n  at "),
+        (
+            lambda self, x: vmap(grad(lambda x: x.tanh().sum()))(x),
+            r"\n  derivatives by torch.func .*\n  at ",
+        ),
         (train, r"does not require grad.*\n  training and gradients are not packaged: .*\n  at "),
         (print_one, r"__format__\n  tensors have no values while .*leave out the print.*\n  at "),
         (

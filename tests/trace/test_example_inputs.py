@@ -100,6 +100,39 @@ def test_other_errors_do_not_name_it() -> None:
     assert "example input" not in str(caught.value)
 
 
+class Body(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+class Own(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ x[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("layer", "x", "words"),
+    [
+        (nn.Linear(5, 2), X, r"in the layer body.1, Linear\(in_features=5.*\) of float32\[2, 4\]$"),
+        (nn.Embedding(4, 2), torch.tensor([7]), r"body.1, Embedding\(4, 2\) of int64\[1\]$"),
+    ],
+)
+def test_a_layer_of_torch_that_refuses_its_input_is_named(
+    layer: nn.Module, x: torch.Tensor, words: str
+) -> None:
+    with pytest.raises(TraceError, match=words):
+        compiled(Body(nn.Identity(), layer), (x,))
+
+
+def test_a_layer_of_the_user_has_its_line() -> None:
+    with pytest.raises(TraceError, match=r"return x @ x\[:, :1\]$"):
+        compiled(Body(nn.Identity(), Own()), (X,))
+
+
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [

@@ -98,10 +98,28 @@ def test_a_reserved_name(trace_function, reserved, name):
         ),
         (
             lambda self, x: (x, {"n": x.shape[0] * 2}),
-            r"result has a number that depends on a size \(\[1\]\[\'n\'\]\)",
+            r"number that depends on a size \(\[1\]\[\'n\'\]\).*torch.full\(\(\), n\), and return",
         ),
+        (
+            lambda self, x: (x, x[x > 0].shape[0] + 1),
+            r"number that depends on a size which the data decide \(\[1\]\).* and return that",
+        ),
+        (lambda self, x: (x, x.shape[0] > 2), r"depends on a size .*torch.full.* and compare that"),
     ],
 )
 def test_refuses(trace_function, forward, message):
     with pytest.raises(UnsupportedError, match=message):
         trace_function(forward, torch.randn(6), dynamic_shapes=X)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: (x, torch.full((), x.numel())),
+        lambda self, x: (x, torch.full((), x[x > 0].shape[0])),
+        lambda self, x: (x, torch.full((), x.shape[0]) > 2),
+    ],
+)
+def test_a_tensor_of_a_size_is_returned(trace_function, forward):
+    traced = trace_function(forward, torch.randn(6), dynamic_shapes=X)
+    assert traced.graph.signature.outputs[1].shape == ()

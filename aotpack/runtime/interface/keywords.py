@@ -35,6 +35,8 @@ class Values:
 PATH = (str, PathLike)
 SWITCH = Values((bool,), "True or False")
 COUNT = Values((int,), "a number, 1 or more", 1)
+_THREADS = ("threads", "num_threads", "n_threads", "nthreads")
+_OF_THREADS = "the variable AOTPACK_THREADS of the environment sets the threads of a call"
 _ANY: Mapping[str, Values] = MappingProxyType({})
 
 
@@ -72,6 +74,8 @@ def _misfit(
     accepted = list(signature.parameters)
     for name in keywords:
         if name not in accepted:
+            if name in _THREADS and "concurrency" in accepted:
+                return f"takes no keyword {name!r}; {_OF_THREADS}"
             hint = did_you_mean(name, accepted) or f"; accepted: {', '.join(accepted)}"
             return f"takes no keyword {name!r}{hint}"
     try:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from ..devices.device import Device
 from ..devices.fork import register_after_fork
-from ..errors import AotpackError
+from ..errors import AotpackError, ClosedError
 from .arena import Arena, PlanT
 from .ownership import Owned, frames_below
 from .waiting import Bell, Line
@@ -110,7 +110,7 @@ class ArenaPool(Generic[PlanT]):
     def check_open(self, doing: str) -> None:
         """Refuse what a closed model cannot do; ``doing`` it to the model."""
         if self._is_closed:
-            raise AotpackError(f"{doing} {self._model}: the model was closed. Load it again.")
+            raise ClosedError(f"{doing} {self._model}: the model was closed. Load it again.")
 
     def close(self) -> None:
         """Wait for calls in flight and free all arenas; a second close does nothing."""

@@ -131,6 +131,16 @@ _ADVICE = (
         "out of forward",
     ),
     (
+        r"^(max|min)imum\(\) missing 1 required positional",
+        "the max and min of Python, of one tensor, are x.max() and x.min(); of its rows, x.amax(0) "
+        "and x.amin(0)",
+    ),
+    (
+        r"'Tensor' object has no attribute 'constant'|\bfunctorch tensor",
+        "derivatives by torch.func (grad, jacrev, jacfwd, and vmap around one) are not packaged: "
+        "write them out, or give torch.func.jvp, which is computed forward",
+    ),
+    (
         r"passed to (FakeTensor|Sym\w+)\.__format__",
         "tensors have no values while a model is traced: leave out the print, or the text, that "
         "formats one",

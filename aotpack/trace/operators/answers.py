@@ -222,13 +222,15 @@ def _all_true(condition: torch.Tensor) -> Any:
 
 
 def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: str = _MODES) -> Any:
-    """Without the choice of an algorithm by dynamic numbers of rows: differences are summed."""
+    """Without a question to dynamic numbers of rows, which torch asks first.
+
+    It multiplies matrices where one number is large. Where no declaration decides that, differences
+    are summed, which is never less exact.
+    """
     rows = [size for x in (x1, x2) for size in x.shape[-2:-1]]
-    is_open = not any(statically_known_true(size > _MANY_ROWS) for size in rows) and not all(
-        statically_known_true(size <= _MANY_ROWS) for size in rows
-    )
-    if p == 2 and compute_mode == _MODES and is_open:
-        compute_mode = "donot_use_mm_for_euclid_dist"
+    if p == 2 and compute_mode == _MODES and any(isinstance(one, torch.SymInt) for one in rows):
+        is_many = any(statically_known_true(one > _MANY_ROWS) for one in rows)
+        compute_mode = "use_mm_for_euclid_dist" if is_many else "donot_use_mm_for_euclid_dist"
     return _torch_cdist(x1, x2, p, compute_mode)
 
 

@@ -31,6 +31,11 @@ def test_a_right_call_passes_and_keeps_its_signature(package: Path, device: Fake
         ),
         (
             (),
+            {"threads": 4},
+            r"takes no keyword 'threads'; the variable AOTPACK_THREADS of the environment sets",
+        ),
+        (
+            (),
             {"zzz": 3},
             r"takes no keyword 'zzz'; accepted: package, device, weights, stream, conc",
         ),

@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from aotpack.runtime.errors import AotpackError
+from aotpack.runtime.errors import AotpackError, ClosedError
 from aotpack.runtime.memory.arena import Arena
 from aotpack.runtime.memory.pool import ArenaPool
 from tests.runtime.fake_device import FakeDevice
@@ -101,7 +101,7 @@ def test_a_closed_pool_refuses() -> None:
     pool: ArenaPool[str] = ArenaPool("demo", FakeDevice(), 1)
     pool.close()
     pool.close()
-    with pytest.raises(AotpackError, match="calling demo: the model was closed"):
+    with pytest.raises(ClosedError, match="calling demo: the model was closed"):
         pool.take(sys._getframe(), 0)
 
 

@@ -20,6 +20,7 @@ X = floats(4, 6)
 WITH_NAN = X.where(X.abs() > 0.3, float("nan"))
 WHOLE = torch.tensor([1, 2, 3, 1, 0, 2])
 Q = torch.tensor([0.0, 0.4, 1.0])
+BATCH = Dim("batch", min=1, max=64)
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "cov": torch.cov,
@@ -115,6 +116,25 @@ def test_products_give_distances_where_the_model_says_so() -> None:
         options = {"name": "m", "version": "1", "whole": frozenset(LOWERINGS)}
         traced = trace(module, (floats(30, 6),), dynamic_shapes=({0: n},), **options)
         assert "aten.matmul.default" in [node.op for node in traced.graph.nodes]
+
+
+@pytest.mark.parametrize("points", [100, 20])
+@pytest.mark.parametrize("example", [3, 30])
+def test_distances_to_fixed_points(points: int, example: int) -> None:
+    """torch asks for the dynamic number of rows first, which does not matter for many points."""
+    fixed = floats(points, 6)
+    module, shapes = Model(lambda x: torch.cdist(x, fixed)), ({0: BATCH},)
+    options = {"name": "m", "version": "1", "whole": frozenset(LOWERINGS)}
+    traced = trace(module, (floats(example, 6),), dynamic_shapes=shapes, **options)
+    check_traced(traced, module, *((floats(n, 6),) for n in (1, 20, 30, 64)))
+    is_multiplied = "aten.matmul.default" in [node.op for node in traced.graph.nodes]
+    assert is_multiplied == (points > 25)
+
+
+def test_a_model_that_asks_for_the_number_of_rows_itself_is_refused() -> None:
+    module = Model(lambda x: torch.cdist(x, x) if x.shape[0] > 25 else x)
+    with pytest.raises(TraceError, match="(?s)right only for some.*batch <= 25"):
+        trace(module, (X,), dynamic_shapes=({0: BATCH},), name="m", version="1")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Arguments whose elements are positions are noted in a build, unless it checks them."""
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import aotpack
 from aotpack.cli import main
 from aotpack.lower import LOWERINGS
 from aotpack.trace import trace
@@ -115,3 +117,19 @@ def test_a_build_notes_them(
     told = capsys.readouterr().out
     notes = json.loads(told)["notes"] if options == ["--json"] else told.splitlines()
     assert sum(line.startswith(NOTE) and "--check-indices" in line for line in notes) == is_noted
+
+
+@pytest.mark.parametrize("check_indices", [False, True])
+def test_python_warns_of_them(check_indices: bool, tmp_path: Path) -> None:
+    model, example = nn.Embedding(10, 4), (torch.tensor([1, 2, 3]),)
+    how: Any = {"check_indices": check_indices}
+    for make in (
+        lambda: aotpack.compile(model, example, target="cpu", **how),
+        lambda: aotpack.build(model, example, targets="cpu", out=tmp_path, **how),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            make()
+        found = [one for one in told if "check_indices=True asserts them" in str(one.message)]
+        assert len(found) == (not check_indices)
+        assert all(one.filename == __file__ for one in found)
