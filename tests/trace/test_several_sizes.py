@@ -97,6 +97,37 @@ def test_ranges_without_a_solution() -> None:
     assert torch.equal(package(torch.ones(2, 9)), torch.full((2, 9), 2.0))
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda b, t: b == 1 and t * t == 8100,
+        lambda b, t: t == 8 * b + 100 and b == 13,
+        lambda b, t: t == 8 * b + 100 and t % 71 == 0,
+    ],
+)
+def test_conditions_behind_conditions(condition: Condition) -> None:
+    with pytest.raises(TraceError, match=r"another function than the model: where b=\d+, t=\d+"):
+        of_rows(condition, 3)
+    assert of_rows(condition, 2)
+
+
+def test_a_condition_on_two_sizes_beside_one_of_1() -> None:
+    class Cube(nn.Module):
+        def __init__(self, factor: int) -> None:
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            b, t, c = x.shape
+            return x * self.factor if b == 1 and t * c == 2025 else x + x
+
+    dims = {k: Dim(name, min=1, max=200) for k, name in enumerate(("b", "t", "c"))}
+    given: Any = {"target": "interpreter", "dynamic_shapes": (dims,)}
+    with pytest.raises(TraceError, match="another function than the model: where b=1, t="):
+        aotpack.compile(Cube(3), (torch.ones(3, 50, 4),), **given)
+    assert aotpack.compile(Cube(2), (torch.ones(3, 50, 4),), **given)
+
+
 def test_sizes_that_are_too_large_to_run() -> None:
     words = r"(?s)asks for Eq\(.*, 1073741824\), in .*another where n_?=\d+, m_?=\d+: .* too large"
     with pytest.raises(TraceError, match=words):

@@ -112,15 +112,16 @@ def _departing(
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
     small_ones = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
     found: list[Mapping[str, int]] = [*small_ones, *map(enlarged, small_ones)]
-    found += turned_cases(call, branches, symbols, example, share)
+    turned = [*turned_cases(call, branches, symbols, example, share)]
 
     def resized(values: Mapping[str, int]) -> Call:
         return _resized(call, values, _repeated)
 
     by_symbol = {str(symbols[size.name]): Int.of(size) for size in call.signature.sizes}
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
-    hidden = itertools.islice(hidden_cases(call, asked, example, enlarged, resized), _MOST_HIDDEN)
-    return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
+    behind = hidden_cases(call, asked, example, enlarged, resized, turned)
+    hidden = itertools.islice(behind, _MOST_HIDDEN)
+    return [*{tuple(case.items()): case for case in (*found, *turned, *hidden)}.values()]
 
 
 def _others(

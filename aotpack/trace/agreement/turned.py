@@ -49,7 +49,7 @@ def turned_cases(
     ranges = {symbols[size.name]: size for size in call.signature.sizes}
     asked = {(str(one.condition), one.answer): one for one in branches}
     for branch in asked.values():
-        points = turned_points(branch, ranges)
+        points = points_of(sympy.Not(branch.assumed), ranges)
         if points is None:
             continue
         found = {ranges[symbol].name: numbers for symbol, numbers in points.items()}
@@ -97,23 +97,25 @@ def _too_large(call: Call, branch: Branch, symbols: Mapping[str, Any], values: C
     )
 
 
-def turned_points(branch: Branch, ranges: Ranges) -> Points | None:
-    """Sizes by symbol at which the answer of a branch is another; None where none were found."""
-    condition = branch.condition
+def points_of(condition: Any, ranges: Ranges, most: int = _MOST_POINTS) -> Points | None:
+    """Sizes by symbol for which a condition holds; None where none were found.
+
+    Of ranges with more than the ``most`` points, some are tried.
+    """
     symbols = sorted(getattr(condition, "free_symbols", ()), key=str)
     if not symbols or not {*symbols} <= {*ranges}:
         return None
     spans = [_span(ranges[one]) for one in symbols]
-    if math.prod(map(len, spans)) <= _MOST_POINTS:
+    if math.prod(map(len, spans)) <= most:
         tried = _grid(symbols, [*map(_array, spans)])
     else:
         near = [_near(span, len(spans), _FEW_POINTS) for span in spans]
         tried = itertools.chain(
             _grid(symbols, near), _solved(condition, dict(zip(symbols, spans, strict=True)))
         )
-    found = [one for points in tried for one in _turned(branch, points)]
+    found = [one for points in tried for one in _holding(condition, points)]
     if not found and not _is_evaluated(condition, spans, symbols):
-        found = _one_by_one(branch, symbols, spans)
+        found = _one_by_one(condition, symbols, spans)
     if not found:
         return None
     return {one: np.concatenate([points[one] for points in found]) for one in symbols}
@@ -145,13 +147,13 @@ def _grid(symbols: Sequence[Any], sizes: Sequence[Any]) -> Iterator[Points]:
         yield dict(zip(symbols, [axes[0][start : start + step], *axes[1:]], strict=True))
 
 
-def _turned(branch: Branch, points: Points) -> Iterator[Points]:
-    """Some of the points at which the answer is another."""
-    found = _truths(branch.condition, points)
+def _holding(condition: Any, points: Points) -> Iterator[Points]:
+    """Some of the points at which a condition holds."""
+    found = _truths(condition, points)
     if found is None:
         return
     shape = np.broadcast_shapes(*(one.shape for one in points.values()))
-    (places,) = np.nonzero(np.broadcast_to(found != branch.answer, shape).reshape(-1))
+    (places,) = np.nonzero(np.broadcast_to(found, shape).reshape(-1))
     if len(places):
         some = places[:: max(1, len(places) // _KEPT)]
         yield {
@@ -172,9 +174,9 @@ def _is_evaluated(condition: Any, spans: Sequence[range], symbols: Sequence[Any]
     return _truths(condition, dict(zip(symbols, ends, strict=True))) is not None
 
 
-def _one_by_one(branch: Branch, symbols: Sequence[Any], spans: Sequence[range]) -> list[Points]:
+def _one_by_one(condition: Any, symbols: Sequence[Any], spans: Sequence[range]) -> list[Points]:
     """The same of few points, for a condition with floats."""
-    code = compiled_condition(branch.condition)
+    code = compiled_condition(condition)
     if code is None:
         return []
     near = [_near(span, len(spans), _ALONE).tolist() for span in spans]
@@ -182,7 +184,7 @@ def _one_by_one(branch: Branch, symbols: Sequence[Any], spans: Sequence[range]) 
     return [
         {symbol: np.array([number]) for symbol, number in case.items()}
         for case in cases
-        if holds(code, {str(symbol): number for symbol, number in case.items()}) != branch.answer
+        if holds(code, {str(symbol): number for symbol, number in case.items()})
     ]
 
 

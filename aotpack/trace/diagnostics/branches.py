@@ -93,14 +93,14 @@ def _with_elements(size: Any) -> Any:
 class Branch:
     """A condition that ``code`` asks for, or a number that it takes for one, with the answer."""
 
-    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Unseen"
+    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Equal | Unseen"
     answer: bool
     code: CodeType
 
     @property
     def condition(self) -> Any:
         """A sympy expression of the symbols that are left: torch learns that some are equal."""
-        if isinstance(self.asked, (Contiguous, Squeezed, Unseen)):
+        if isinstance(self.asked, (Contiguous, Squeezed, Equal, Unseen)):
             return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
@@ -294,6 +294,18 @@ class Squeezed:
     @property
     def condition(self) -> Any:
         return sympy.Eq(self.size.node.expr, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """An equality that torch learned: it puts ``value`` for the symbol in all conditions."""
+
+    symbol: Any
+    value: Any
+
+    @property
+    def condition(self) -> Any:
+        return sympy.Eq(self.symbol, self.value)
 
 
 class Unseen:
