@@ -33,6 +33,7 @@ from aotpack.trace.weights import weight_tensor
 
 Tensors = list[torch.Tensor]
 BetweenCalls: TypeAlias = Callable[[], AbstractContextManager[None]]
+Around: TypeAlias = Callable[[Mapping[str, torch.Tensor]], AbstractContextManager[None]]
 
 
 def in_program_order(
@@ -53,16 +54,20 @@ def run_eagerly(
     return run_in_turn([Call(module, program, example, signature)], nullcontext)[0]
 
 
-def run_in_turn(calls: Sequence["Call"], between: BetweenCalls) -> list[Tensors]:
+def run_in_turn(
+    calls: Sequence["Call"], between: BetweenCalls, around: Around = lambda _: nullcontext()
+) -> list[Tensors]:
     """The same of each call, in the state that those before left; ``between`` is entered after one.
 
-    Python values stay as calls leave them, and inputs are each call's own.
+    Python values stay as calls leave them, and inputs are each call's own. ``around`` is entered
+    for the first, with its inputs and weights by name.
     """
     call, *others = calls
     args, kwargs = _copied(call.example)
     weights = named_tensors(call.module)
     with _unchanged(call.program, args, kwargs, call.signature, weights) as changed:
-        with compiled_anew(call.program):
+        given = _given(call.program, args, kwargs, call.signature)
+        with compiled_anew(call.program), around({**weights, **given}):
             result = _called(call.module, args, kwargs, call.signature.name)
         returned = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         _check_real(returned, call.signature.name)
@@ -82,9 +87,9 @@ class Call:
     example: Example
     signature: Signature
 
-    def run(self) -> Tensors:
+    def run(self, around: Around = lambda _: nullcontext()) -> Tensors:
         """What it returns, then the new values of what it changes."""
-        return run_in_turn([self], nullcontext)[0]
+        return run_in_turn([self], nullcontext, around)[0]
 
     def turned(self) -> "Call":
         """On the same floating-point elements in the opposite order: what may be, still is."""
@@ -199,9 +204,16 @@ def _unchanged(
     weights: Mapping[str, torch.Tensor],
 ) -> Iterator[Sequence[torch.Tensor]]:
     """Inside the block the model may change tensors; yields those, by ``signature.updates``."""
-    leaves = in_program_order(program, args, kwargs)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
+    given = _given(program, args, kwargs, signature)
     changed = [{**weights, **given}[name] for name in signature.updates]
     with quiet_inference(), WithoutStreams(), OnHost(), kept(changed):
         yield changed
+
+
+def _given(
+    program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Signature
+) -> dict[str, torch.Tensor]:
+    """The inputs by name."""
+    leaves = in_program_order(program, args, kwargs)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))

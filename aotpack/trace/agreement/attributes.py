@@ -145,7 +145,7 @@ class _Memory:
         return _layout(self.tensor) == _layout(self.alias)
 
     def is_written(self) -> bool:
-        return self.is_kept() and _version(self.tensor) != self.version
+        return self.is_kept() and version_of(self.tensor) != self.version
 
     def change(self, kind: str) -> Change:
         return Change(self.path, self.local, kind, self.alias, self.tensor)
@@ -218,14 +218,14 @@ class Attributes:
         """
         own = {id(one) for one in (*module.parameters(), *module.buffers())}
         others = [one for one in self._memories if id(one.tensor) not in own]
-        before = [(one.alias, _version(one.alias), one.alias.clone()) for one in others]
+        before = [(one.alias, version_of(one.alias), one.alias.clone()) for one in others]
         try:
             yield
         finally:
             with torch.inference_mode():
                 for tensor, version, values in before:
                     uncounted = tensor.is_inference() and not torch.equal(tensor, values)
-                    if uncounted or _version(tensor) != version:
+                    if uncounted or version_of(tensor) != version:
                         tensor.copy_(values)
 
     def storages(self) -> set[int]:
@@ -258,7 +258,7 @@ class Attributes:
         is_plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer)
         if is_plain and tensor.layout is torch.strided and id(tensor) not in self._seen:
             self._seen.add(id(tensor))
-            made = _Memory(tensor, tensor.detach(), path, local, _version(tensor))
+            made = _Memory(tensor, tensor.detach(), path, local, version_of(tensor))
             self._memories.append(made)
 
 
@@ -330,7 +330,7 @@ def _items(held: Any) -> Iterator[tuple[Any, Any]]:
     return iter(held.items()) if isinstance(held, dict) else enumerate(held)
 
 
-def _version(tensor: torch.Tensor) -> int:
+def version_of(tensor: torch.Tensor) -> int:
     """A number that each write to a tensor changes."""
     return 0 if tensor.is_inference() else tensor._version
 

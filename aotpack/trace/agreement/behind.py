@@ -15,6 +15,7 @@ from functools import cache
 from types import CodeType
 from typing import Any, TypeAlias
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -24,10 +25,11 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.surroundings import without_caches
+from aotpack.trace.agreement.turned import points_of
 from aotpack.trace.capture import quiet_inference, replaced_functions
 from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.diagnostics.assumed import compiled_condition
-from aotpack.trace.diagnostics.branches import Branch, Branches, Squeezed
+from aotpack.trace.diagnostics.branches import Branch, Branches, Equal, Squeezed
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.diagnostics.multiples import holds
 from aotpack.trace.eager import Call, compiled_anew, in_program_order
@@ -38,6 +40,7 @@ Values: TypeAlias = Mapping[str, int]  # of sizes, by name
 Resized: TypeAlias = Callable[[Values], Call]
 _SCANNED = 4096  # sizes of one range
 _NEAR = 16  # small sizes of two ranges
+_FAR = 2**21  # sizes of several ranges together
 _MOST_NAMES = 4  # of a condition, that may be 1 together
 _MOST_RUNS = 24
 _FIXED = 32  # sizes tried for one of which the model makes a plain number
@@ -77,18 +80,21 @@ def hidden_cases(
     example: Values,
     enlarged: Callable[[Values], Values],
     resized: Resized,
+    starts: Iterable[Values],
 ) -> Iterator[Values]:
     """Sizes at which conditions that only sizes of 1 open have another answer than beside them.
 
     The conditions that are ``known`` were asked with all sizes of 2 or more. ``resized`` gives the
-    call for sizes, and ``enlarged`` large ones beside those of 1.
+    call for sizes, and ``enlarged`` large ones beside those of 1. At the sizes ``starts`` a known
+    condition on several has another answer, which opens conditions too.
     """
     sizes = call.signature.sizes
     sets = dict.fromkeys(_opening(known, sizes, example))
     waiting = deque[Values]({**example, **dict.fromkeys(sorted(ones), 1)} for ones in sets)
     for one in known:
         if isinstance(one.branch.asked, Squeezed):
-            waiting.extend(turned(one, (), sizes, example)[:1])
+            waiting.extend(turned_sizes(one, (), sizes, example)[:1])
+    waiting.extend(one for one in starts if 1 not in one.values())
     plain, seen = cache(lambda: _run(resized(example))), set()
     for _ in range(_MOST_RUNS):
         if not waiting:
@@ -102,7 +108,7 @@ def hidden_cases(
             yield from ({**values, name: number} for number in numbers)
         for place, one in enumerate(asked):
             path = tuple((str(x.branch.condition), x.branch.answer) for x in asked[: place + 1])
-            others = turned(one, asked[:place], sizes, values)
+            others = turned_sizes(one, asked[:place], sizes, values)
             if path not in seen and others:
                 seen.add(path)
                 yield from others
@@ -174,7 +180,7 @@ def _beside(
         yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
 
-def turned(
+def turned_sizes(
     one: Asked, before: Sequence[Asked], sizes: Sequence[Var], values: Values
 ) -> list[Values]:
     """The first and last sizes for which a condition alone has another answer; sizes of 1 stay."""
@@ -196,7 +202,33 @@ def turned(
         found = next(filter(is_turned, line), None)
         if found is not None:
             return [found, next(filter(is_turned, reversed(line)))]
-    return []
+    return [*itertools.islice(filter(is_turned, _far(one, before, values)), 1)]
+
+
+def _far(one: Asked, before: Sequence[Asked], values: Values) -> Iterator[Values]:
+    """Some of all sizes at which a condition has another answer, and those before it their own."""
+    ranges: dict[Any, Var] = {}
+    wanted = sympy.true
+    for other in (one, *before):
+        symbols: set[Any] = getattr(other.branch.condition, "free_symbols", set())
+        sizes = {symbol: other.sizes.get(str(symbol)) for symbol in symbols}
+        plain = {s: n for s, size in sizes.items() for n in _plain(size)}
+        if {*plain} == {*symbols}:
+            ranges |= plain
+            assumed = other.branch.assumed
+            wanted = sympy.And(wanted, sympy.Not(assumed) if other is one else assumed)
+    points = points_of(wanted, ranges, _FAR) if len(ranges) > 1 else None
+    if points is not None:
+        columns = {ranges[symbol].name: numbers.tolist() for symbol, numbers in points.items()}
+        for numbers in itertools.islice(zip(*columns.values(), strict=True), _SCANNED):
+            yield {**values, **dict(zip(columns, numbers, strict=True))}
+
+
+def _plain(size: Int | None) -> Iterator[Var]:
+    """A size that is declared itself, as no other follows from it."""
+    for leaf in () if size is None else size.leaves():
+        if isinstance(leaf, Var) and Int.of(leaf) is size:
+            yield leaf
 
 
 def _first(size: Var, count: int) -> range:
@@ -249,7 +281,10 @@ def _run(call: Call) -> _Run:
         before.restore()
     fixed = [size for one, size in by_symbol.items() if environment.replace(one).is_Integer]
     named = {str(one): size for one, size in by_symbol.items()}
-    asked = [Asked.of(branch, named) for branch in branches.found.values()]
+    values = {one: environment.replace(one) for one in by_symbol if one.is_Symbol}
+    learned = [Equal(*pair) for pair in values.items() if pair[1].free_symbols - {pair[0]}]
+    known = [Branch(one, answer=True, code=_run.__code__) for one in learned]
+    asked = [Asked.of(branch, named) for branch in (*known, *branches.found.values())]
     lines = [*dict.fromkeys(map(shown_frame, branches.numbers.values()))]
     return _Run(asked, sorted(set[str]().union(*map(_names, fixed))), lines, failed)
 

@@ -21,14 +21,17 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
-from aotpack.trace.agreement.attributes import Attributes
-from aotpack.trace.agreement.behind import Asked, hidden_cases, turned
+from aotpack.trace.agreement.attributes import Attributes, storage_of, version_of
+from aotpack.trace.agreement.behind import Asked, hidden_cases, turned_sizes
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
-from aotpack.trace.agreement.named_sizes import asks_unseen, named_sizes
+from aotpack.trace.agreement.turned import FEW, costs_little, turned_cases
+from aotpack.trace.agreement.values import difference
+from aotpack.trace.agreement.writes import UncountedViews
 from aotpack.trace.diagnostics.branches import Branch, Unseen, broken, raised_behind, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones
+from aotpack.trace.operators.named_sizes import asks_unseen, named_sizes
 from aotpack.trace.operators.random.seeds import Example
 
 Case: TypeAlias = dict[str, int]
@@ -36,7 +39,6 @@ Comparison: TypeAlias = Callable[[Call, Sequence[torch.Tensor], str], None]
 Change: TypeAlias = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 _MOST_CASES, _MOST_HIDDEN = 512, 128
 _FEW = 64  # elements, of which three draws are tried
-_LARGE = 128  # sizes beside those of 1, whatever they cost
 _MOST_NAMED = 64
 _SPREAD = 32  # sizes tried for each that something unseen was asked of
 _ADVICE = (
@@ -47,6 +49,12 @@ _ADVICE_ON_OTHERS = (
     "The program is right for the example's sizes. Accepted is a model whose Python asks for the "
     "value of a dynamic size alone: look for str(n), f-strings, type(n), is_exporting() and values "
     "kept from call to call, or leave the dimension out of dynamic_shapes"
+)
+_ADVICE_ON_VIEWS = (
+    "reshape, flatten and contiguous give a view where they need no copy, as beside a size of 1, "
+    "and what is written to it is written to the tensor itself. Accepted is a model that writes to "
+    "a tensor for all admitted sizes, or for none: write to y.clone(), or give the dimension a "
+    "range without these sizes"
 )
 
 
@@ -72,7 +80,7 @@ def check_smallest(
         symbols = {name: str(symbol) for name, symbol in _symbols(call).items()}
         computed = at_ones(signature.name, call.program, symbols, signature.sizes, example)
         enlarged = _enlarged(call, example, share)
-        departing = _departing(call, known, example, enlarged)
+        departing = _departing(call, known, example, enlarged, share)
         others = [*_others(signature.sizes, known, example, enlarged)]
         others += _named(call, known, example, share)
         tried = (*ones(signature.sizes, example), *departing, *computed, *others)
@@ -94,6 +102,7 @@ def _departing(
     branches: Iterable[Branch],
     example: Mapping[str, int],
     enlarged: Callable[[Mapping[str, int]], Case],
+    share: float,
 ) -> list[Mapping[str, int]]:
     """Sizes at which a condition that the model asked for has another answer.
 
@@ -105,8 +114,9 @@ def _departing(
     names = {symbol: name for name, symbol in symbols.items()}
     small = itertools.islice(with_ones(call.signature.sizes, example), _MOST_CASES)
     cases = [{symbols[name]: value for name, value in case.items()} for case in small]
-    found = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
-    found += [enlarged(case) for case in found]
+    small_ones = [{names[s]: n for s, n in case.items()} for case in broken(branches, cases)]
+    found: list[Mapping[str, int]] = [*small_ones, *map(enlarged, small_ones)]
+    turned = [*turned_cases(call, branches, symbols, example, share)]
 
     def resized(values: Mapping[str, int]) -> Call:
         return _resized(call, values, _repeated)
@@ -115,9 +125,10 @@ def _departing(
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
     for one in asked:
         if one.branch.is_open:
-            found += map(dict, turned(one, (), call.signature.sizes, example))
-    hidden = itertools.islice(hidden_cases(call, asked, example, enlarged, resized), _MOST_HIDDEN)
-    return [*{tuple(case.items()): case for case in (*found, *hidden)}.values()]
+            found += turned_sizes(one, (), call.signature.sizes, example)
+    behind = hidden_cases(call, asked, example, enlarged, resized, turned)
+    hidden = itertools.islice(behind, _MOST_HIDDEN)
+    return [*{tuple(case.items()): case for case in (*found, *turned, *hidden)}.values()]
 
 
 def _others(
@@ -169,8 +180,7 @@ def _enlarged(
                 else min(size.high, max(example[size.name], most))
                 for size in call.signature.sizes
             }
-            growth = math.prod(found[name] / example[name] for name in found)
-            if most <= _LARGE or growth * growth * share <= 1:  # attention grows with the square
+            if most <= FEW or costs_little(found, example, share):
                 return found
             most //= 2
 
@@ -201,8 +211,10 @@ def _check(
     """Refuse a departure; False where eager refuses the inputs."""
     case = ", ".join(f"{name}={value}" for name, value in values.items())
     advice = _ADVICE if 1 in values.values() else _ADVICE_ON_OTHERS
+    written: list[str] = []
     try:
-        eager = call.run()
+        with UncountedViews():
+            eager = call.run(lambda tensors: _watched(tensors, call.signature, written))
     except TraceError as error:
         cause, symbols = error.__cause__, _symbols(call)
         sizes = {symbols[name]: value for name, value in values.items() if name in symbols}
@@ -213,12 +225,35 @@ def _check(
             f"exporting {call.signature.name}: the model raises for an admitted size, "
             f"where {case}, {text}\n{advice}."
         ) from error
+    if written:
+        raise AnotherFunction(
+            f"exporting {call.signature.name}: where {case}, the model changes "
+            f"{' and '.join(written)} in place, and the exported program does not.\n"
+            f"{_ADVICE_ON_VIEWS}."
+        )
     try:
         compare(call, _exported(call, eager, case, advice), f"where {case},")
     except AnotherFunction:
         with _without_onednn():
             compare(call, _exported(call, call.run(), case, advice), f"where {case},")
     return True
+
+
+@contextmanager
+def _watched(
+    tensors: Mapping[str, torch.Tensor], signature: Signature, written: list[str]
+) -> Iterator[None]:
+    """Names go to ``written`` of tensors that the block changes and the program leaves."""
+    changed = {storage_of(tensors[name]) for name in signature.updates}
+    left = {name: x for name, x in tensors.items() if storage_of(x) not in changed}
+    versions = {name: version_of(x) for name, x in left.items()}
+    given = {spec.name for spec in signature.inputs} & {*left}
+    before = {name: left[name].clone() for name in given}
+    yield
+    for name, x in left.items():
+        is_written = version_of(x) != versions[name]
+        if is_written or (name in before and difference(before[name], x)):
+            written.append(name)
 
 
 def _exported(

@@ -106,7 +106,7 @@ class Branch:
     One that ``is_open`` was made and its truth not asked for, so export keeps no guard of it.
     """
 
-    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Unseen"
+    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Equal | Unseen"
     answer: bool
     code: CodeType
     is_open: bool = False
@@ -114,7 +114,7 @@ class Branch:
     @property
     def condition(self) -> Any:
         """A sympy expression of the symbols that are left: torch learns that some are equal."""
-        if isinstance(self.asked, (Contiguous, Squeezed, Unseen)):
+        if isinstance(self.asked, (Contiguous, Squeezed, Equal, Unseen)):
             return self.asked.condition
         found = self.asked.node.expr
         return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
@@ -335,6 +335,18 @@ class Squeezed:
     @property
     def condition(self) -> Any:
         return sympy.Eq(self.size.node.expr, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """An equality that torch learned: it puts ``value`` for the symbol in all conditions."""
+
+    symbol: Any
+    value: Any
+
+    @property
+    def condition(self) -> Any:
+        return sympy.Eq(self.symbol, self.value)
 
 
 class Unseen:

@@ -34,11 +34,27 @@ def holds_for(condition: Any, values: Values) -> bool | None:
 
     ZeroDivisionError for a division by zero.
     """
+    found = None if type(condition) not in _RELATIONS else truths(condition, values)
+    return None if found is None else bool(np.all(found))
+
+
+def truths(condition: Any, values: Values) -> Any:
+    """Whether a condition holds, for each of the values; otherwise as ``holds_for``."""
+    if condition in (sympy.true, sympy.false):
+        return np.bool_(condition == sympy.true)
+    if isinstance(condition, (sympy.And, sympy.Or, sympy.Not)):
+        parts = [truths(part, values) for part in condition.args]
+        if any(part is None for part in parts):
+            return None
+        if isinstance(condition, sympy.Not):
+            return np.logical_not(parts[0])
+        is_and = isinstance(condition, sympy.And)
+        return functools.reduce(np.logical_and if is_and else np.logical_or, parts)
     relation = _RELATIONS.get(type(condition))
     if relation is None:
         return None
     left, right = (evaluated(side, values) for side in condition.args)
-    return None if left is None or right is None else bool(np.all(relation(left, right)))
+    return None if left is None or right is None else relation(left, right)
 
 
 def evaluated(expression: Any, values: Values) -> Any:
