@@ -210,7 +210,7 @@ def _far(one: Asked, before: Sequence[Asked], values: Values) -> Iterator[Values
     ranges: dict[Any, Var] = {}
     wanted = sympy.true
     for other in (one, *before):
-        symbols = getattr(other.branch.condition, "free_symbols", set())
+        symbols: set[Any] = getattr(other.branch.condition, "free_symbols", set())
         sizes = {symbol: other.sizes.get(str(symbol)) for symbol in symbols}
         plain = {s: n for s, size in sizes.items() for n in _plain(size)}
         if {*plain} == {*symbols}:
