@@ -200,7 +200,7 @@ def _traced(
     graph = with_parameters(found.graph, given.module, found.program)
     runs = not found.absent and not launches_kernels(found.exported)
     is_module = isinstance(given.module, nn.Module)
-    own = options.triton, options.fp32_precision, tuple(found.branches.found.values())
+    own = options.triton, options.fp32_precision, found.branches.noted
     ways = Ways(found.exported, found.program, found.run if runs else None, is_module, *own)
     golden = ways.golden(found.example, graph, options.golden, found.absent)
     call = None

@@ -284,7 +284,7 @@ def _run(call: Call) -> _Run:
     values = {one: environment.replace(one) for one in by_symbol if one.is_Symbol}
     learned = [Equal(*pair) for pair in values.items() if pair[1].free_symbols - {pair[0]}]
     known = [Branch(one, answer=True, code=_run.__code__) for one in learned]
-    asked = [Asked.of(branch, named) for branch in (*known, *branches.found.values())]
+    asked = [Asked.of(branch, named) for branch in (*known, *branches.noted)]
     lines = [*dict.fromkeys(map(shown_frame, branches.numbers.values()))]
     return _Run(asked, sorted(set[str]().union(*map(_names, fixed))), lines, failed)
 

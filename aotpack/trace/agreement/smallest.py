@@ -24,10 +24,16 @@ from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes, storage_of, version_of
 from aotpack.trace.agreement.behind import Asked, hidden_cases, turned_sizes
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
-from aotpack.trace.agreement.turned import FEW, costs_little, turned_cases
+from aotpack.trace.agreement.turned import (
+    FEW,
+    broken,
+    costs_little,
+    raised_behind,
+    turned_cases,
+)
 from aotpack.trace.agreement.values import difference
 from aotpack.trace.agreement.writes import UncountedViews
-from aotpack.trace.diagnostics.branches import Branch, Unseen, broken, raised_behind, squeezes
+from aotpack.trace.diagnostics.branches import Branch, Unseen, squeezes
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones

@@ -5,9 +5,12 @@ with too many pairs the small and the largest sizes are tried beside each other,
 is solved for each size that it is linear in: then all sizes of the others are tried.
 """
 
+import dis
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from traceback import walk_tb
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +35,10 @@ _FEW_POINTS = 2**20  # where its ranges have more
 _ALONE = 2**14  # evaluated one by one, where numpy cannot
 FEW = 128  # sizes that are run whatever they cost
 _CHUNK = 2**18
+_RAISES = frozenset(
+    code for name, code in dis.opmap.items() if name.startswith(("RAISE_VARARGS", "UNPACK_"))
+)
+_WRONG_COUNTS = re.compile(r"(tuple|list) index out of range|.*required positional arguments?\b.*")
 _KEPT = 4096  # of a chunk
 
 
@@ -91,9 +98,9 @@ def _too_large(call: Call, branch: Branch, symbols: Mapping[str, Any], values: C
     code = branch.code
     return TraceError(
         f"exporting {call.signature.name}: the model asks for {branch.condition.xreplace(named)}, "
-        f"in {code.co_name} ({shown_path(code.co_filename)}:{code.co_firstlineno}), which torch.export took "
-        f"for {branch.answer}. The answer is another where {case}: a run on such inputs is too "
-        "large to compare.\nAccepted is a model whose ways compute the same: declare ranges "
+        f"in {code.co_name} ({shown_path(code.co_filename)}:{code.co_firstlineno}), which "
+        f"torch.export took for {branch.answer}. The answer is another where {case}: a run on such "
+        "inputs is too large to compare.\nAccepted is a model whose ways compute the same: declare ranges "
         "without these sizes, or drop the condition."
     )
 
@@ -220,3 +227,33 @@ def _for_unknown(difference: Any, unknown: Any, span: range, points: Points) -> 
         if is_in.any():
             kept = {symbol: one[is_solved][is_in] for symbol, one in flat.items()}
             yield {**kept, unknown: found[is_in]}
+
+
+def broken(
+    branches: Iterable[Branch], cases: Iterable[Mapping[Any, int]]
+) -> Iterator[Mapping[Any, int]]:
+    """For each answer that is not right in all cases, the first of those where it is not."""
+    tried = list(cases)
+    for branch in branches:
+        yield from [sizes for sizes in tried if not branch.holds(sizes)][:1]
+
+
+def raised_behind(
+    error: BaseException, branches: Iterable[Branch], sizes: Mapping[Any, int]
+) -> bool:
+    """Whether Python raises behind a condition whose answer is another for ``sizes``.
+
+    The code that asks for it raises, or has called what does; it may have taken another number of
+    results than there are. What operators raise does not count, which may be about data.
+    """
+    frames = [*walk_tb(error.__traceback__)]
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    is_raised = (
+        place is not None and place.tb_frame.f_code.co_code[place.tb_lasti] in _RAISES
+    ) or (isinstance(error, (IndexError, TypeError)) and _WRONG_COUNTS.fullmatch(str(error)))
+    if not is_raised:
+        return False
+    codes = {frame.f_code for frame, _ in frames}
+    return any(branch.code in codes and not branch.holds(sizes) for branch in branches)

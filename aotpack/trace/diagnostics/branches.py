@@ -4,15 +4,13 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 ``x.shape[1] == 1`` is False, and ``x.numel() >= 4`` is True for a tensor with two dynamic sizes.
 """
 
-import dis
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from traceback import FrameSummary, extract_stack, walk_tb
+from traceback import FrameSummary, extract_stack
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -57,10 +55,6 @@ _AXES = {  # from the outermost in memory
     (torch.channels_last, 4): (0, 2, 3, 1),
     (torch.channels_last_3d, 5): (0, 2, 3, 4, 1),
 }
-_RAISES = frozenset(
-    code for name, code in dis.opmap.items() if name.startswith(("RAISE_VARARGS", "UNPACK_"))
-)
-_WRONG_COUNTS = re.compile(r"(tuple|list) index out of range|.*required positional arguments?\b.*")
 _EXPORTING = ("torch.export", "aotpack.trace.agreement")
 _entered: list["Branches"] = []
 _ARITHMETIC = sym_node.__file__
@@ -163,6 +157,7 @@ class Branches:
     found: dict[tuple[str, bool, CodeType], Branch] = field(default_factory=dict)
     caught: CaughtErrors = field(default_factory=CaughtErrors)
     numbers: dict[Any, FrameSummary] = field(default_factory=dict)  # the line, by size
+    _open: dict[int, Branch] = field(default_factory=dict)  # by the comparison's id
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Branches":
@@ -199,6 +194,7 @@ class Branches:
 
         def asked(condition: Any) -> Any:
             frame = sys._getframe(1)
+            self._open.pop(id(condition), None)
             answer = self._answer(frame, before, condition)
             self.note(condition, answer, _asker(frame))
             return answer
@@ -226,7 +222,7 @@ class Branches:
             if isinstance(found, torch.SymBool) and is_own_file(code.co_filename):
                 hint = found.node.hint
                 if hint is not None:
-                    self.note(found, hint, code, is_open=True)
+                    self._open[id(found)] = Branch(found, bool(hint), code, is_open=True)
             return found
 
         return compared
@@ -289,13 +285,16 @@ class Branches:
 
         return is_contiguous
 
-    def note(self, asked: Any, answer: Any, code: CodeType, *, is_open: bool = False) -> None:
+    def note(self, asked: Any, answer: Any, code: CodeType) -> None:
         """Keep a question of the model or of torch's layers."""
         if is_model(code):
-            branch = Branch(asked, bool(answer), code, is_open)
-            key = str(branch.condition), branch.answer, code
-            if self.found.setdefault(key, branch).is_open:
-                self.found[key] = branch
+            branch = Branch(asked, bool(answer), code)
+            self.found.setdefault((str(branch.condition), branch.answer, code), branch)
+
+    @property
+    def noted(self) -> tuple[Branch, ...]:
+        """All questions, and comparisons that nothing asked for."""
+        return *self.found.values(), *self._open.values()
 
     def __exit__(
         self,
@@ -372,33 +371,3 @@ def squeezes(program: ExportedProgram) -> Iterator[Branch]:
                 size = shape[place]
                 if isinstance(size, torch.SymInt):
                     yield Branch(Squeezed(size), answer=False, code=squeezes.__code__)
-
-
-def broken(
-    branches: Iterable[Branch], cases: Iterable[Mapping[Any, int]]
-) -> Iterator[Mapping[Any, int]]:
-    """For each answer that is not right in all cases, the first of those where it is not."""
-    tried = list(cases)
-    for branch in branches:
-        yield from [sizes for sizes in tried if not branch.holds(sizes)][:1]
-
-
-def raised_behind(
-    error: BaseException, branches: Iterable[Branch], sizes: Mapping[Any, int]
-) -> bool:
-    """Whether Python raises behind a condition whose answer is another for ``sizes``.
-
-    The code that asks for it raises, or has called what does; it may have taken another number of
-    results than there are. What operators raise does not count, which may be about data.
-    """
-    frames = [*walk_tb(error.__traceback__)]
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    is_raised = (
-        place is not None and place.tb_frame.f_code.co_code[place.tb_lasti] in _RAISES
-    ) or (isinstance(error, (IndexError, TypeError)) and _WRONG_COUNTS.fullmatch(str(error)))
-    if not is_raised:
-        return False
-    codes = {frame.f_code for frame, _ in frames}
-    return any(branch.code in codes and not branch.holds(sizes) for branch in branches)
