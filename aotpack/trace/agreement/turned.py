@@ -100,8 +100,8 @@ def _too_large(call: Call, branch: Branch, symbols: Mapping[str, Any], values: C
         f"exporting {call.signature.name}: the model asks for {branch.condition.xreplace(named)}, "
         f"in {code.co_name} ({shown_path(code.co_filename)}:{code.co_firstlineno}), which "
         f"torch.export took for {branch.answer}. The answer is another where {case}: a run on such "
-        "inputs is too large to compare.\nAccepted is a model whose ways compute the same: declare ranges "
-        "without these sizes, or drop the condition."
+        "inputs is too large to compare.\nAccepted is a model whose ways compute the same: declare "
+        "ranges without these sizes, or drop the condition."
     )
 
 
