@@ -100,12 +100,12 @@ def test_saved_program(tmp_path):
         (
             "model = nn.Linear(2, 2).state_dict()\n" + INPUTS,
             "",
-            r"model is OrderedDict; .* These are weights: .* load_state_dict\(...\)",
+            r"model is an OrderedDict; .* These are weights: .* load_state_dict\(...\)",
         ),
         (
             "model = {'up': nn.ReLU()}\n" + INPUTS,
             "",
-            "model is dict; .* Several entries are given as methods = {'decode': aotpack.Method",
+            "model is a dict; .* Several entries are given as methods = {'decode': aotpack.Method",
         ),
         (
             MODEL + "example_inputs = torch.zeros(2)\n",

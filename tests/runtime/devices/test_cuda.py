@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from aotpack.runtime import DeviceError, load, loading
+from aotpack.runtime import ArgumentError, DeviceError, load, loading
 from aotpack.runtime.devices import cuda
 from aotpack.runtime.devices.cuda import CudaDevice
 
@@ -36,7 +36,7 @@ class _Driver(ModuleType):
         (_Driver(init=100), 0, "no NVIDIA GPU is visible"),
         (_Driver(version=11040), 0, "speaks CUDA 11.4; accepted: 12.0 or newer. Update"),
         (_Driver(count=2), 2, "loading on cuda:2: this machine shows 2 GPUs; accepted: 0 to 1"),
-        (_Driver(), -1, "loading on cuda:-1: this machine shows 1 GPUs"),
+        (_Driver(), 1, "loading on cuda:1: this machine shows 1 GPUs"),
     ],
 )
 def test_machines_that_cannot_run(
@@ -47,6 +47,11 @@ def test_machines_that_cannot_run(
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     with pytest.raises(DeviceError, match=message):
         load(package, device)
+
+
+def test_a_device_below_0_is_refused(package: Path) -> None:
+    with pytest.raises(ArgumentError, match="device=-1; accepted: a GPU's number"):
+        load(package, -1)
 
 
 @pytest.mark.row("S:P4")
