@@ -69,7 +69,7 @@ def _locked(device: Device, size: int) -> Array:
             device.lock(address, size)
     except DeviceError:
         return memory
-    weakref.finalize(memory, release, device, device.unlock, address).atexit = False
+    weakref.finalize(memory, release, device, device.unlock, (address,)).atexit = False
     return memory
 
 
