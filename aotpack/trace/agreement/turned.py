@@ -63,7 +63,7 @@ def turned_cases(
         found = {ranges[symbol].name: numbers for symbol, numbers in points.items()}
         cases = _few_and_many(call, found, example)
         runs = [one for one in cases if _may_run(one, example, share)]
-        if not runs:
+        if not runs and not branch.is_open:  # the program may have that one: ``torch.cond(n > 9,``
             raise _too_large(call, branch, symbols, cases[0])
         yield from runs
 
@@ -147,7 +147,10 @@ def _array(span: range) -> Any:
 
 
 def _grid(symbols: Sequence[Any], sizes: Sequence[Any]) -> Iterator[Points]:
-    """All sizes beside each other, some of the first at a time."""
+    """All sizes beside each other, some of the first at a time; of none, one point."""
+    if not sizes:
+        yield {}
+        return
     rest = math.prod(map(len, sizes[1:]))
     axes = np.ix_(*sizes)
     step = max(1, _CHUNK // rest)

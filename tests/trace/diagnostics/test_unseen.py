@@ -172,3 +172,16 @@ def test_a_text_that_decides_nothing_is_accepted(low: int) -> None:
 def test_a_fixed_size_has_its_text() -> None:
     model = aotpack.compile(Function(by_digits, 1), (torch.rand(10, 4),), target="interpreter")
     assert torch.equal(model(torch.ones(10, 4)), torch.full((10, 4), 2.0))
+
+
+@pytest.mark.parametrize("limit", [40, 10**6, 2**40])
+def test_a_branch_of_the_program_may_turn_at_any_size(limit: int) -> None:
+    def forward(x: Tensor) -> Tensor:
+        return torch.cond(x.shape[0] > limit, lambda x: x * 2, lambda x: x * 3, (x,))
+
+    shapes = ({0: Dim("s", min=2)},)
+    model = aotpack.compile(Function(forward, 1), (X,), dynamic_shapes=shapes, target="interpreter")
+    for rows in (2, 40, 41):
+        assert torch.equal(
+            model(torch.ones(rows, 4))[0, 0], torch.tensor(2.0 if rows > limit else 3)
+        )
