@@ -37,10 +37,10 @@ def _bounds(value: Int) -> tuple[Bound, Bound]:
         low = max(low, _interval(_extreme(least, lowest=True))[0])
     if most is not value:
         high = min(high, _interval(_extreme(most, lowest=False))[1])
-    for atom, slope in _joined_extrema(value):
+    for atom, slope, is_rising in _joined_extrema(value):
         rest = value - slope * Int.of(atom)
         (a0, a1), (b0, b1) = (_bounds(rest + slope * one) for one in (atom.a, atom.b))
-        either = min if (atom.name == "min") == (_interval(slope)[0] >= 0) else max
+        either = min if (atom.name == "min") == is_rising else max
         low, high = max(low, either(a0, b0)), min(high, either(a1, b1))
     times = _common_divisor(value)
     if times > 1:
@@ -151,24 +151,33 @@ def _multiplied_out(value: Int, *, lowest: bool) -> Int:
     return bounded
 
 
-def _joined_extrema(value: Int) -> list[tuple[Extremum, Int]]:
+def _joined_extrema(value: Int) -> list[tuple[Extremum, Int, bool]]:
     """The minima and maxima of ``value`` beside which it has variables of theirs, with their slope.
 
-    With either operand in such a place, something may cancel. The sign of the slope is known, so
-    ``value`` is the extremum of what it is with each of them.
+    With either operand in such a place, something may cancel. The sign of the slope is known, at
+    least 0 or at most, so ``value`` is the extremum of what it is with each of them.
     """
     found = []
     for atom in value.atoms():
         if not isinstance(atom, Extremum):
             continue
-        slope = _slope(value, atom)
-        if slope is None:
+        signed = _signed_slope(value, atom)
+        if signed is None:
             continue
-        low, high = _interval(slope)
+        slope, is_rising = signed
         others = (value - slope * Int.of(atom)) + slope
-        if (low >= 0 or high <= 0) and set(Int.of(atom).leaves()) & set(others.leaves()):
-            found.append((atom, slope))
+        if set(Int.of(atom).leaves()) & set(others.leaves()):
+            found.append((atom, slope, is_rising))
     return found
+
+
+def _signed_slope(value: Int, atom: Quotient | Extremum) -> tuple[Int, bool] | None:
+    """The slope of an atom and whether it is at least 0; None where its sign is not known."""
+    slope = _slope(value, atom)
+    if slope is None:
+        return None
+    low, high = _interval(slope)
+    return (slope, low >= 0) if low >= 0 or high <= 0 else None
 
 
 def _bound_quotients(value: Int, *, lowest: bool) -> Int:
@@ -176,13 +185,11 @@ def _bound_quotients(value: Int, *, lowest: bool) -> Int:
     for atom in value.atoms():
         if not isinstance(atom, Quotient):
             continue
-        slope = _slope(value, atom)
-        if slope is None:
+        signed = _signed_slope(value, atom)
+        if signed is None:
             continue
-        low, high = _interval(slope)
-        if low < 0 < high:
-            continue
-        bound = _extreme(atom.num, lowest=(low >= 0) == lowest) // atom.den
+        slope, is_rising = signed
+        bound = _extreme(atom.num, lowest=is_rising == lowest) // atom.den
         value = value + slope * (bound - Int.of(atom))
     return value
 

@@ -93,7 +93,7 @@ def hidden_cases(
     waiting = deque[Values]({**example, **dict.fromkeys(sorted(ones), 1)} for ones in sets)
     for one in known:
         if isinstance(one.branch.asked, Squeezed):
-            waiting.extend(turned_sizes(one, (), sizes, example)[:1])
+            waiting.extend(_turned(one, (), sizes, example)[:1])
     waiting.extend(one for one in starts if 1 not in one.values())
     plain, seen = cache(lambda: _run(resized(example))), set()
     for _ in range(_MOST_RUNS):
@@ -108,7 +108,7 @@ def hidden_cases(
             yield from ({**values, name: number} for number in numbers)
         for place, one in enumerate(asked):
             path = tuple((str(x.branch.condition), x.branch.answer) for x in asked[: place + 1])
-            others = turned_sizes(one, asked[:place], sizes, values)
+            others = _turned(one, asked[:place], sizes, values)
             if path not in seen and others:
                 seen.add(path)
                 yield from others
@@ -180,7 +180,7 @@ def _beside(
         yield {size.name: number for size, number in zip(sizes, numbers, strict=True)}
 
 
-def turned_sizes(
+def _turned(
     one: Asked, before: Sequence[Asked], sizes: Sequence[Var], values: Values
 ) -> list[Values]:
     """The first and last sizes for which a condition alone has another answer; sizes of 1 stay."""

@@ -6,7 +6,6 @@ on elements of the example inputs.
 """
 
 import itertools
-import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +21,14 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.stages import Signature
 from aotpack.trace.agreement.attributes import Attributes, storage_of, version_of
-from aotpack.trace.agreement.behind import Asked, hidden_cases, turned_sizes
+from aotpack.trace.agreement.behind import Asked, hidden_cases
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.turned import (
     FEW,
     broken,
     costs_little,
     raised_behind,
+    share_at,
     turned_cases,
 )
 from aotpack.trace.agreement.values import difference
@@ -129,9 +129,6 @@ def _departing(
 
     by_symbol = {str(symbols[size.name]): Int.of(size) for size in call.signature.sizes}
     asked = [Asked.of(one, by_symbol) for one in (*branches, *squeezes(call.program))]
-    for one in asked:
-        if one.branch.is_open:
-            found += turned_sizes(one, (), call.signature.sizes, example)
     behind = hidden_cases(call, asked, example, enlarged, resized, turned)
     hidden = itertools.islice(behind, _MOST_HIDDEN)
     return [*{tuple(case.items()): case for case in (*found, *turned, *hidden)}.values()]
@@ -166,8 +163,7 @@ def _named(
     ]
     cost = 0.0
     for case in found[:_MOST_NAMED]:
-        growth = math.prod(case[name] / example[name] for name in example)
-        cost += share * max(1, growth * growth)
+        cost += max(share, share_at(case, example, share))
         if cost <= 1:
             yield case
 

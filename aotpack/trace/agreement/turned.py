@@ -88,8 +88,13 @@ def _may_run(values: Case, example: Case, share: float) -> bool:
 
 def costs_little(values: Case, example: Case, share: float) -> bool:
     """By estimate; a run on the example takes the ``share`` of what one may."""
+    return share_at(values, example, share) <= 1
+
+
+def share_at(values: Case, example: Case, share: float) -> float:
+    """What a run takes of what one may, where one on the example takes the ``share``."""
     growth = math.prod(values[name] / example[name] for name in values)
-    return growth * growth * share <= 1  # attention grows with the square
+    return growth * growth * share  # attention grows with the square
 
 
 def _too_large(call: Call, branch: Branch, symbols: Mapping[str, Any], values: Case) -> TraceError:
