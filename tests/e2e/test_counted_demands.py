@@ -54,8 +54,8 @@ FEW: dict[str, tuple[Callable[..., Any], str]] = {
     "from the end": (lambda x, m: x[m][-3], "size u0 2; accepted: 3 to 6"),
     "narrow": (lambda x, m: x[m].narrow(0, 1, 2), "size u0 2; accepted: 3 to 6"),
     "select_scatter": (lambda x, m: x[m].select_scatter(x[0], 0, 2), "u0 - 2 >= 1"),
-    "slice_scatter": (lambda x, m: x[m].slice_scatter(x[:2], 0, 1, 3), r"u0\), 0\) == 2"),
-    "a slice": (written, r"u0\), 0\) == 2"),
+    "slice_scatter": (lambda x, m: x[m].slice_scatter(x[:2], 0, 1, 3), r"min\(3, u0\) == 2"),
+    "a slice": (written, r"min\(3, u0\) == 2"),
     "index_put": (lambda x, m: x.index_put((m.nonzero()[:, 0],), x[:4]), "u0 == 4"),
     "pad": (lambda x, m: F.pad(x[m], (0, 0, 1, -3)), "u0 - 3 >= 0"),
 }

@@ -13,7 +13,7 @@ from tests.render.test_wrapper import plan_of
     [
         (nn.Tanh(), (1000, 3), 12),  # blocks of 256 points
         (Softmax(), (50, 1000), 50),  # rows
-        (Projection(64, 96), (130, 64), 3 * 3),  # tiles of 64 x 32
+        (Projection(64, 96), (130, 64), 9 * 2),  # tiles of 16 x 64
     ],
     ids=["points", "rows", "tiles"],
 )
