@@ -74,7 +74,7 @@ from aotpack.trace.operators.registered import RegisteredLowerings
 from aotpack.trace.operators.returned_views import copied_results
 from aotpack.trace.operators.state import check_memory, check_shapes_kept, distinct_names
 from aotpack.trace.operators.windows import copied_windows
-from aotpack.trace.source import lend_lines
+from aotpack.trace.source import lend_lines, shown_frame
 from aotpack.trace.triton.triton_kernels import TritonPort
 
 _Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -141,7 +141,7 @@ def export(
         raise TraceError(f"exporting {name} with torch.export: {complaint}") from error
     program.graph_module.meta[CONDITIONS] = log
     widen_counted_ranges(program, checks)
-    _check_exported(program, name, lines)
+    _check_exported(program, name, lines, branches)
     sys.stderr.write(printed.getvalue())  # the user's own prints; torch's are only on failure
     return program
 
@@ -163,12 +163,25 @@ def _told(
     return complaint + hints + failed_layer(module, error)
 
 
-def _check_exported(program: ExportedProgram, name: str, lines: UsersLines) -> None:
+def _check_exported(
+    program: ExportedProgram, name: str, lines: UsersLines, branches: Branches
+) -> None:
     _check_layouts(name, program)
+    _check_asked(program, name, branches)
     lend_lines(program.graph_module)
     replace_plain_views(program)
     check_memory(program, name, lines.found)
     check_shapes_kept(program, name)
+
+
+def _check_asked(program: ExportedProgram, name: str, branches: Branches) -> None:
+    """Refuse ``(n == 3) is True`` of a number that data decide: torch.export sees no question."""
+    if line := branches.unasked(program):
+        raise TraceError(
+            f"exporting {name}: the model asks whether a comparison of numbers that the data "
+            "decide is True or False itself, and for torch.export it is neither; accepted are "
+            f"conditions: write 'if n == 3', or bool(n == 3)\n  at {shown_frame(line)}"
+        )
 
 
 def _check_layouts(name: str, program: ExportedProgram) -> None:

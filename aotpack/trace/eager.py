@@ -63,7 +63,7 @@ def run_in_turn(
     for the first, with its inputs and weights by name.
     """
     call, *others = calls
-    args, kwargs = _copied(call.example)
+    args, kwargs = _copied(call.example, keep_same=not call.changes_inputs)
     weights = named_tensors(call.module)
     with _unchanged(call.program, args, kwargs, call.signature, weights) as changed:
         given = _given(call.program, args, kwargs, call.signature)
@@ -90,6 +90,11 @@ class Call:
     def run(self, around: Around = lambda _: nullcontext()) -> Tensors:
         """What it returns, then the new values of what it changes."""
         return run_in_turn([self], nullcontext, around)[0]
+
+    @property
+    def changes_inputs(self) -> bool:
+        """True if it writes to an argument; packages refuse it where another one shares memory."""
+        return not {spec.name for spec in self.signature.inputs}.isdisjoint(self.signature.updates)
 
     def turned(self) -> "Call":
         """On the same floating-point elements in the opposite order: what may be, still is."""
@@ -184,8 +189,17 @@ class _Named(fx.Interpreter):
             ) from error
 
 
-def _copied(example: Example) -> Example:
-    copies: Example = pytree.tree_map_only(torch.Tensor, torch.clone, example)
+def _copied(example: Example, *, keep_same: bool = False) -> Example:
+    """Copies of tensors; with ``keep_same`` one that is given twice is the same one for the model.
+
+    A model may ask for that, as attention does: ``query is key``.
+    """
+    made = dict[int, torch.Tensor]()
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        return made.setdefault(id(tensor), tensor.clone()) if keep_same else tensor.clone()
+
+    copies: Example = pytree.tree_map_only(torch.Tensor, copy, example)
     return copies
 
 

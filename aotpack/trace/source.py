@@ -1,10 +1,13 @@
 """The user's source line of an operator, from the stack trace that torch.export records."""
 
+import dis
+import itertools
 import re
 import sysconfig
 from functools import cache
 from pathlib import Path
 from traceback import FrameSummary
+from types import CodeType
 
 import torch
 from torch import fx
@@ -89,3 +92,10 @@ def shown_path(file: str) -> str:
     """The file name, with its folder for an installed library; never absolute."""
     parts = file.replace("\\", "/").split("/")
     return "/".join(parts[-2:] if "site-packages" in parts else parts[-1:])
+
+
+def same_constants(code: CodeType) -> set[int]:
+    """The constants of which code asks whether an object is one: True of ``x is True``."""
+    steps = itertools.pairwise(dis.get_instructions(code))
+    found = (before.argval for before, step in steps if step.opname == "IS_OP")
+    return {one for one in found if isinstance(one, int)}

@@ -27,7 +27,7 @@ from aotpack.trace.diagnostics.caught import (
     rounded,
     with_all_numbers,
 )
-from aotpack.trace.source import is_own_file, is_user_file
+from aotpack.trace.source import is_own_file, is_user_file, same_constants
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
 _BETWEEN = 5  # frames of torch between a check and what it calls
@@ -158,6 +158,7 @@ class Branches:
     caught: CaughtErrors = field(default_factory=CaughtErrors)
     numbers: dict[Any, FrameSummary] = field(default_factory=dict)  # the line, by size
     _open: dict[int, Branch] = field(default_factory=dict)  # by the comparison's id
+    _unasked: dict[int, tuple[Any, FrameSummary]] = field(default_factory=dict)  # of data
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Branches":
@@ -195,6 +196,7 @@ class Branches:
         def asked(condition: Any) -> Any:
             frame = sys._getframe(1)
             self._open.pop(id(condition), None)
+            self._unasked.pop(id(condition), None)
             answer = self._answer(frame, before, condition)
             self.note(condition, answer, _asker(frame))
             return answer
@@ -223,6 +225,9 @@ class Branches:
                 hint = found.node.hint
                 if hint is not None:
                     self._open[id(found)] = Branch(found, bool(hint), code, is_open=True)
+                elif not same_constants(code).isdisjoint({True, False}):
+                    line = extract_stack(sys._getframe(1), limit=1)[0]
+                    self._unasked[id(found)] = found, line
             return found
 
         return compared
@@ -290,6 +295,13 @@ class Branches:
         if is_model(code):
             branch = Branch(asked, bool(answer), code)
             self.found.setdefault((str(branch.condition), branch.answer, code), branch)
+
+    def unasked(self, program: ExportedProgram) -> FrameSummary | None:
+        """The line of a comparison of data that nothing asks for, beside an ``is True``."""
+        values = [node.meta.get("val") for node in program.graph.nodes]
+        used = {one.node.expr for one in values if isinstance(one, torch.SymBool)}
+        found = self._unasked.values()
+        return next((line for one, line in found if one.node.expr not in used), None)
 
     @property
     def noted(self) -> tuple[Branch, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from aotpack.trace.source import is_own_file
+from aotpack.trace.source import is_own_file, same_constants
 
 _UNSEEN = frozenset(
     "type getattr hasattr is_compiling is_exporting is_dynamo_compiling is_tracing".split()
@@ -25,8 +25,12 @@ _LARGEST = 2**20
 
 
 def asks_unseen(module: nn.Module) -> bool:
-    """Whether the model's own code asks for a type, or whether it is exported."""
-    return any(not _UNSEEN.isdisjoint(code.co_names) for code, _ in _codes(module))
+    """Whether the model's own code asks for a type, for a number itself, or if it is exported."""
+
+    def asks(code: CodeType) -> bool:
+        return not _UNSEEN.isdisjoint(code.co_names) or bool(same_constants(code) - {True, False})
+
+    return any(asks(code) for code, _ in _codes(module))
 
 
 def named_sizes(module: nn.Module) -> list[int]:

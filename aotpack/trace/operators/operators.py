@@ -27,7 +27,8 @@ from aotpack.trace.operators.assertions import (
 from aotpack.trace.operators.complex_calls import ComplexReader
 from aotpack.trace.operators.control_flow.control import CONTROL, NUMBER_OPERATORS, is_part
 from aotpack.trace.operators.counted.bindings import Counted
-from aotpack.trace.operators.counted.demands import Demand, demands_of
+from aotpack.trace.operators.counted.demand import Demand
+from aotpack.trace.operators.counted.demands import demands_of
 from aotpack.trace.operators.counted.pinned import pinned
 from aotpack.trace.operators.known_positions import check_known_positions
 from aotpack.trace.operators.position_rules import Inside, Steps, check

@@ -7,7 +7,6 @@ may be 0 too: then the build is refused.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -17,6 +16,8 @@ from torch import fx
 from aotpack.errors import UnsupportedError
 from aotpack.ir.symbolic.integers import Int, maximum, minimum, product, total
 from aotpack.trace.operators.counted.bindings import length_of_slice
+from aotpack.trace.operators.counted.demand import Demand, is_some
+from aotpack.trace.operators.counted.numbers import demands_of_numbers
 from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.operators.strided import BY_STRIDES, reach_of
 from aotpack.trace.sizes import Sizes
@@ -25,24 +26,16 @@ _Arguments: TypeAlias = Mapping[str, Any]
 _RESULT = "the result"  # beside the arguments of a call
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """A condition on sizes: ``holds`` is 1 where it holds, else 0; ``text`` states it."""
-
-    holds: Int
-    text: str
-
-
 _Finder: TypeAlias = Callable[[_Arguments, Sizes], Iterator[Demand]]
 
 
 def demands_of(node: fx.Node, sizes: Sizes) -> list[Demand]:
     """What a call demands; nothing for what the ranges of the sizes decide."""
+    found = [*demands_of_numbers(node, sizes)]
     find = _FINDERS.get(str(node.target).removeprefix("aten."))
-    if find is None:
-        return []
-    given = {**arguments_of(node), _RESULT: node}
-    return [one for one in find(given, sizes) if one.holds.constant != 1]
+    if find is not None:
+        found += find({**arguments_of(node), _RESULT: node}, sizes)
+    return [one for one in found if one.holds.constant != 1]
 
 
 def demands_in(graph: fx.Graph, sizes: Sizes) -> Iterator[tuple[fx.Node, Demand]]:
@@ -56,16 +49,11 @@ def _shape(node: fx.Node, sizes: Sizes) -> list[Int]:
     return [sizes.convert(size) for size in node.meta["val"].shape]
 
 
-def _is_some(size: Int) -> Int:
-    """1 for a size of 1 and more, else 0."""
-    return minimum(maximum(size, 0), 1)
-
-
 def _some(size: Int, unless: Int | None = None) -> Demand:
     """The size is 1 at least, unless another one is 0."""
     if unless is None or unless.constant:
-        return Demand(_is_some(size), f"{size} >= 1")
-    return Demand(maximum(_is_some(size), 1 - _is_some(unless)), f"{size} >= 1, or {unless} == 0")
+        return Demand(is_some(size), f"{size} >= 1")
+    return Demand(maximum(is_some(size), 1 - is_some(unless)), f"{size} >= 1, or {unless} == 0")
 
 
 def _along(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
@@ -148,7 +136,7 @@ def _padded(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
     ):
         ends = (one.meta["val"] if isinstance(one, fx.Node) else one for one in (low, high))
         left = total([size, *(minimum(sizes.convert(end), 0) for end in ends)])
-        yield Demand(_is_some(left + 1), f"{left} >= 0")
+        yield Demand(is_some(left + 1), f"{left} >= 0")
 
 
 def _resized(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
@@ -190,8 +178,8 @@ def _part(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
 def _strided(given: _Arguments, sizes: Sizes) -> Iterator[Demand]:
     """Strides reach elements that are there, or no element is asked for."""
     view = reach_of(given, sizes)
-    none = reduce(maximum, (1 - _is_some(size) for size in view.shape), Int.of(0))
-    yield Demand(maximum(_is_some(view.left + 1), none), f"{view.left} >= 0")
+    none = reduce(maximum, (1 - is_some(size) for size in view.shape), Int.of(0))
+    yield Demand(maximum(is_some(view.left + 1), none), f"{view.left} >= 0")
 
 
 _FINDERS: dict[str, _Finder] = {

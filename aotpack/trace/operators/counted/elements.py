@@ -1,7 +1,9 @@
 """Calls that need elements where a declared size may leave none: refused at the build."""
 
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,7 +15,8 @@ from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Var
 from aotpack.trace.diagnostics.guards import admitted
 from aotpack.trace.operators.control_flow.control import COND, part_of
-from aotpack.trace.operators.counted.demands import Demand, demands_in
+from aotpack.trace.operators.counted.demand import Demand
+from aotpack.trace.operators.counted.demands import demands_in
 from aotpack.trace.sizes import Sizes
 from aotpack.trace.source import source_of
 
@@ -31,10 +34,18 @@ def check_demands(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     for node, asked in chain(*(demands_in(graph, sizes) for graph in _graphs(program))):
         variables = [one for one in asked.holds.leaves() if isinstance(one, Var)]
         if variables and counted.isdisjoint(variables):
-            numbers = [int(number) for number in re.findall(r"\b\d+\b", asked.text)]
-            for values in admitted(variables, numbers):
+            for values in _tried(variables, asked):
                 if asked.holds.evaluate(values) != 1:
                     raise _without_elements(name, node, asked, values)
+
+
+def _tried(variables: Sequence[Var], asked: Demand) -> Iterator[Mapping[str, int]]:
+    """Sizes at ends of ranges and near numbers of the condition; of one size, many more."""
+    numbers = [int(number) for number in re.findall(r"\b\d+\b", asked.text)]
+    yield from admitted(variables, numbers)
+    if len(variables) == 1:
+        (size,) = variables
+        yield from ({size.name: n} for n in range(size.low, min(size.high + 1, size.low + _SOUGHT)))
 
 
 def _graphs(program: ExportedProgram) -> Iterator[fx.Graph]:
@@ -55,13 +66,26 @@ def _without_elements(
     name: str, node: fx.Node, asked: Demand, values: Mapping[str, int]
 ) -> TraceError:
     found = ", ".join(f"{key}={value}" for key, value in values.items())
-    ((key, value), *others) = values.items()
-    tried = range(value, value + _SOUGHT) if not others else ()
-    least = next((n for n in tried if asked.holds.evaluate({key: n}) == 1), None)
-    remedy = "a range where it holds" if least is None else f"min={least}"
+    what = "a division" if node.target is operator.truediv else str(node.target)
     source = source_of(node)
     place = f"\n  at {source}" if source else ""
     return TraceError(
-        f"exporting {name}: {node.target} needs {asked.text}, which does not hold for {found}. "
-        f"Give the dimension {remedy}, or change the line.{place}"
+        f"exporting {name}: {what} needs {asked.text}, which does not hold for {found}. "
+        f"Give the dimension {_remedy(asked, values)}, or change the line.{place}"
     )
+
+
+def _remedy(asked: Demand, values: Mapping[str, int]) -> str:
+    """A range without the value of a single size."""
+    ((key, value), *others) = values.items()
+    (low,) = {one.low for one in asked.holds.leaves() if isinstance(one, Var) and one.name == key}
+
+    def holds(n: int) -> bool:
+        return bool(asked.holds.evaluate({key: n}) == 1)
+
+    if others:
+        return "a range where it holds"
+    if value > low and holds(low):
+        return f"max={low + bisect_left(range(low, value), True, key=lambda n: not holds(n)) - 1}"
+    least = next((n for n in range(value, value + _SOUGHT) if holds(n)), None)
+    return "a range where it holds" if least is None else f"min={least}"
