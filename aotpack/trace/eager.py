@@ -23,6 +23,7 @@ from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.complex_pairs import real_tensor
 from aotpack.trace.diagnostics.complaint import condensed_of_run
 from aotpack.trace.graph import is_returned
+from aotpack.trace.host.copies import PLAIN
 from aotpack.trace.host.devices import OnHost
 from aotpack.trace.host.layers import failed_layer
 from aotpack.trace.operators.control_flow.control import CONTROL
@@ -197,10 +198,22 @@ def _copied(example: Example, *, keep_same: bool = False) -> Example:
     made = dict[int, torch.Tensor]()
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
-        return made.setdefault(id(tensor), tensor.clone()) if keep_same else tensor.clone()
+        if keep_same and id(tensor) in made:
+            return made[id(tensor)]
+        made[id(tensor)] = found = _copy(tensor)
+        return found
 
     copies: Example = pytree.tree_map_only(torch.Tensor, copy, example)
     return copies
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of its class, whose functions may be its own (``__torch_function__``)."""
+    if type(tensor) in PLAIN:
+        return tensor.clone()
+    with torch._C.DisableTorchFunctionSubclass():
+        found = tensor.clone()
+        return found if type(found) is type(tensor) else found.as_subclass(type(tensor))
 
 
 def _weights(signature: Signature) -> list[str]:

@@ -1,8 +1,7 @@
 """What stands for another program must compute the same: checked before it is used.
 
 Modules: ``exported`` (torch.export against the model) with ``departure`` (the operator to blame)
-and ``smallest`` (other sizes, above all 1), ``behind`` (what a model asks only there), ``turned``
-(sizes that give a condition on several another answer), ``dependence`` (what depends on a node),
+and ``other_inputs`` (other sizes and memory orders), ``dependence`` (what depends on a node),
 ``lowerings`` (registered lowerings against their operators), ``values`` (when two results agree),
 ``second_call`` (what a model keeps from call to call) and ``other_methods`` (from one method to
 another) with ``attributes`` (what a model holds), ``surroundings`` (what stands outside of it),

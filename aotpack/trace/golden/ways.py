@@ -14,8 +14,9 @@ from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.clocks import check_clocks, clocks_read
 from aotpack.trace.agreement.draws import Generators, check_draws
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
+from aotpack.trace.agreement.other_inputs.orders import check_row_major
+from aotpack.trace.agreement.other_inputs.smallest import check_smallest
 from aotpack.trace.agreement.second_call import run_once
-from aotpack.trace.agreement.smallest import check_smallest
 from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.budget import share_of_large, why_left_out, why_not_compared
@@ -91,6 +92,7 @@ class Ways:
         self._compare_decomposed(call, found)
         if self.is_exported_here:
             share = share_of_large(self.exported)
+            check_row_major(call, self._compare_decomposed)
             check_smallest(call, self.branches, self._compare_decomposed, share)
         return eager
 

@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.trace.agreement.attributes import Attributes
+from aotpack.trace.agreement.other_inputs.turned import points_of
 from aotpack.trace.agreement.surroundings import without_caches
-from aotpack.trace.agreement.turned import points_of
 from aotpack.trace.capture import quiet_inference, replaced_functions
 from aotpack.trace.changes import kept, named_tensors
 from aotpack.trace.diagnostics.assumed import compiled_condition
