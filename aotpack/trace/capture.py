@@ -25,10 +25,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotpack.errors import TraceError, UnsupportedError
 from aotpack.ir.dtypes import DType
+from aotpack.trace.diagnostics.asked.branches import Branches
+from aotpack.trace.diagnostics.asked.caught import ADVICE, sizes_as_integers
 from aotpack.trace.diagnostics.assumed import ASSUMED
 from aotpack.trace.diagnostics.attempts import PLAIN, attempt_of, exported
-from aotpack.trace.diagnostics.branches import Branches
-from aotpack.trace.diagnostics.caught import ADVICE, sizes_as_integers
 from aotpack.trace.diagnostics.complaint import condensed
 from aotpack.trace.diagnostics.conditional_copies import check_conditional_copies
 from aotpack.trace.diagnostics.conditions import CONDITIONS, ConditionLog, logged_conditions

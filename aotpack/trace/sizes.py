@@ -295,6 +295,8 @@ def unused_name(name: str, taken: Collection[str]) -> str:
 def whole_number(expr: Any, convert: Convert) -> Int:
     """A factor times a size, or a size over a number, as an integer."""
     (inner,) = expr.args
+    if inner.is_integer and not inner.atoms(sympy.Float):  # of an integer, ``math.ceil(n)``
+        return convert(inner)
     size, factor, is_quotient = _scaled(inner, convert)
     low, high = bounds(size)
     if low < 0 or factor <= 0:

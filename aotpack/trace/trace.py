@@ -24,8 +24,8 @@ from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
+from aotpack.trace.diagnostics.asked.branches import Branches
 from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of
-from aotpack.trace.diagnostics.branches import Branches
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
 from aotpack.trace.diagnostics.guards import LeafSpec

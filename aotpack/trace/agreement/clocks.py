@@ -19,7 +19,7 @@ from torch._dynamo import convert_frame
 
 from aotpack.trace.agreement.exported import AnotherFunction
 from aotpack.trace.agreement.second_call import disagreement, run_apart
-from aotpack.trace.diagnostics.branches import is_model
+from aotpack.trace.diagnostics.asked.branches import is_model
 from aotpack.trace.eager import Call
 from aotpack.trace.operators.modes import patched
 from aotpack.trace.source import is_user_file, shown_path

@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils._sympy.printers import PythonPrinter
 
-from aotpack.trace.diagnostics.branches import Branch
+from aotpack.trace.diagnostics.asked.questions import Branch
 from aotpack.trace.diagnostics.multiples import compiled, exactly_rounded, holds, names_in
 
 ASSUMED = "conditions on layouts that a program assumes"  # in the meta of a graph module

@@ -14,8 +14,9 @@ from torch._dynamo.exc import UserError, UserErrorType
 from torch.export import ExportedProgram
 from torch.fx.experimental import _config
 
+from aotpack.trace.diagnostics.asked.branches import Branches
+from aotpack.trace.diagnostics.asked.questions import Branch, layouts_asked
 from aotpack.trace.diagnostics.assumed import ASSUMED
-from aotpack.trace.diagnostics.branches import Branch, Branches, layouts_asked
 from aotpack.trace.diagnostics.derived import OnlySome, breaks_guards, drop_assumed, only_some
 from aotpack.trace.diagnostics.guards import are_declared, guards_of
 from aotpack.trace.diagnostics.reshaped import example_sizes

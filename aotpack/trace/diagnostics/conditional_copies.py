@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.trace.changes import aliased
-from aotpack.trace.diagnostics.branches import Contiguous
+from aotpack.trace.diagnostics.asked.questions import Contiguous
 from aotpack.trace.diagnostics.derived import span_of
 from aotpack.trace.diagnostics.reshaped import (
     Ranges,

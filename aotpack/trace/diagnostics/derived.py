@@ -17,8 +17,8 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.printers import PythonPrinter
 
 from aotpack.errors import TraceError
+from aotpack.trace.diagnostics.asked.questions import Branch
 from aotpack.trace.diagnostics.assumed import ASSUMED, fails_near, may_assume
-from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.conditions import place_of, shown_size
 from aotpack.trace.diagnostics.evaluated import DIVISIONS, Values, evaluated, holds_for
 from aotpack.trace.diagnostics.multiples import Declared

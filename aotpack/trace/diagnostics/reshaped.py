@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from aotpack.trace.diagnostics.branches import Contiguous
+from aotpack.trace.diagnostics.asked.questions import Contiguous
 from aotpack.trace.diagnostics.evaluated import evaluated
 
 Values: TypeAlias = Mapping[Any, int]

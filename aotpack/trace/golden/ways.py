@@ -17,7 +17,7 @@ from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.other_inputs.orders import check_row_major
 from aotpack.trace.agreement.other_inputs.smallest import check_smallest
 from aotpack.trace.agreement.second_call import run_once
-from aotpack.trace.diagnostics.branches import Branch
+from aotpack.trace.diagnostics.asked.questions import Branch
 from aotpack.trace.eager import Call, in_program_order
 from aotpack.trace.golden.budget import share_of_large, why_left_out, why_not_compared
 from aotpack.trace.golden.decomposed import check_decomposed

@@ -367,3 +367,26 @@ def test_a_diagonal_that_wraps_in_tall_matrices_is_refused() -> None:
             dynamic_shapes=shapes,
             target="interpreter",
         )
+
+
+@pytest.mark.parametrize("factor", [2, 3.0, (1.0, 3.0), 1.5])
+def test_whole_factors_give_sizes(factor: Any) -> None:
+    """What follows knows the sizes: ``pixel_unshuffle`` asks for even ones."""
+
+    def larger(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=factor, mode="bilinear")
+
+    dims = {2: Dim("h", min=1, max=40), 3: Dim("w", min=1, max=40)}
+    x = torch.rand(2, 3, 8, 10)
+    model = aotpack.compile(Model(larger), (x,), target="cpu", dynamic_shapes=(dims,))
+    for sizes in ((1, 1), (7, 3), (40, 33)):
+        x = torch.rand(2, 3, *sizes)
+        torch.testing.assert_close(model(x), larger(x))
+
+
+def test_halves_of_a_whole_factor() -> None:
+    function = Model(lambda x: F.pixel_unshuffle(F.interpolate(x, scale_factor=2.0), 2))
+    x, dims = torch.rand(2, 3, 8, 10), {2: Dim("h", min=1, max=40)}
+    model = aotpack.compile(function, (x,), target="cpu", dynamic_shapes=(dims,))
+    x = torch.rand(2, 3, 5, 10)
+    assert torch.equal(model(x), function(x))

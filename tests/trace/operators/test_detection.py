@@ -10,7 +10,7 @@ from torch import nn
 
 from aotpack.errors import TraceError
 from aotpack.trace.capture import export
-from aotpack.trace.diagnostics.branches import Branches
+from aotpack.trace.diagnostics.asked.branches import Branches
 from aotpack.trace.operators.detection.branches import without_count_branches
 from aotpack.trace.operators.detection.regions import roi_align
 from aotpack.trace.operators.detection.suppression import batched_nms, nms

@@ -1,5 +1,6 @@
 """Numbers that are computed from sizes: divisors, integers of 64 bits, what narrow types keep."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,12 @@ RIGHT: dict[str, Callable[[Tensor], Any]] = {
     "bool": lambda x: torch.full((2,), x.shape[0], dtype=torch.bool),
     "quotient": lambda x: x * (1 / (x.shape[0] + 1)),
     "power": lambda x: x * x.shape[0] ** 9,
+    "absolute": lambda x: x * abs(x.shape[0] - 50),
+    "rounded integers": lambda x: (
+        x * (math.ceil(x.shape[0]) + math.floor(2 * x.shape[0]) - math.trunc(x.shape[0] - 1))
+    ),
+    "bytes": lambda x: x * x.nbytes,
+    "format of no effect": lambda x: x * (2 if f"{x.shape[0]:>4}" else 3),
 }
 
 
@@ -79,6 +86,11 @@ def test_numbers_that_eager_takes(function: Callable[[Tensor], Any]) -> None:
     for rows in (2, 63, 64, 65, 100):
         x = torch.ones(rows, 3)
         torch.testing.assert_close(model(x), function(x))
+
+
+def test_a_format_that_decides_is_refused() -> None:
+    with pytest.raises(TraceError, match=r"where rows_?=\d+, output0 differs"):
+        _built(lambda x: x * len(f"{x.shape[0]:d}"), 2, 100, 20)
 
 
 def test_elements_of_several_sizes_are_counted() -> None:

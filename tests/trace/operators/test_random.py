@@ -302,6 +302,50 @@ def test_integers_of_small_floats_and_up_to_a_size() -> None:
         assert drawn.unique().tolist() == floats.unique().tolist() == [*range(size)]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_categories_are_drawn_by_their_probabilities(dtype: torch.dtype) -> None:
+    even = (torch.ones(20, 2000) / 2000).to(dtype)
+    counts = torch.bincount(drawn(lambda x: x.multinomial(2000, True), x=even).flatten())
+    assert counts.numel() == 2000
+    assert 0 < counts.min() <= counts.max() < 60
+    some = torch.zeros(400, 8)
+    some[:, 1:4] = some[:, 6] = 1 / 4
+    found = drawn(lambda x: x.multinomial(64, True), x=some.to(dtype))
+    assert found.unique().tolist() == [1, 2, 3, 6]
+
+
+def test_what_is_dropped_is_multiplied_by_0() -> None:
+    x = torch.tensor([math.inf, -math.inf, math.nan, 1.0]).repeat(200)
+    for p in (0.5, 1.0):
+        found = drawn(lambda x, p=p: F.dropout(x, p), x=x).view(-1, 4)
+        assert found[:, :3].isnan().any(0).all() and F.dropout(x, p).isnan().any()
+        assert {*found[:, 3].tolist()} == ({0.0, 2.0} if p < 1 else {0.0})
+
+
+COMPLEX: dict[str, tuple[Callable[..., Any], complex, float]] = {  # mean, variance of each part
+    "randn": (lambda x: torch.randn(N, dtype=torch.complex64), 0, 0.5),
+    "randn_like": (lambda x: torch.randn_like(x, dtype=torch.complex128), 0, 0.5),
+    "normal_": (lambda x: x.to(torch.complex64).normal_(1, 2), 1 + 1j, 2),
+    "normal": (lambda x: torch.normal(1.0, 2.0, (N,), dtype=torch.complex64), 1 + 1j, 2),
+    "rand": (lambda x: torch.rand(N, dtype=torch.complex64), 0.5 + 0.5j, 1 / 12),
+    "rand_like": (lambda x: torch.rand_like(x, dtype=torch.complex64), 0.5 + 0.5j, 1 / 12),
+    "uniform_": (lambda x: x.to(torch.complex64).uniform_(1, 3), 2 + 2j, 1 / 3),
+}
+
+
+@pytest.mark.parametrize(("function", "mean", "variance"), COMPLEX.values(), ids=COMPLEX)
+def test_complex_numbers_have_two_parts(
+    function: Callable[..., Any], mean: complex, variance: float
+) -> None:
+    for found in (drawn(function), function(X)):
+        parts = torch.view_as_real(found).double()
+        want = torch.tensor([mean.real, mean.imag], dtype=torch.float64)
+        torch.testing.assert_close(parts.mean(0), want, rtol=0, atol=6 * (variance / N) ** 0.5)
+        spread = torch.full((2,), variance, dtype=torch.float64)
+        torch.testing.assert_close(parts.var(0), spread, rtol=0.06, atol=0)
+        assert abs(torch.corrcoef(parts.T)[0, 1]) < 6 / N**0.5
+
+
 def test_integers_of_a_complex_type_are_refused() -> None:
     def complex_ones(x: torch.Tensor) -> torch.Tensor:
         return torch.zeros(8, dtype=torch.complex64).random_(0, 5).real + x[:8]

@@ -28,8 +28,9 @@ from aotpack.trace.agreement.other_inputs.turned import points_of
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import quiet_inference, replaced_functions
 from aotpack.trace.changes import kept, named_tensors
+from aotpack.trace.diagnostics.asked.branches import Branches
+from aotpack.trace.diagnostics.asked.questions import Branch, Equal, Squeezed
 from aotpack.trace.diagnostics.assumed import compiled_condition
-from aotpack.trace.diagnostics.branches import Branch, Branches, Equal, Squeezed
 from aotpack.trace.diagnostics.complaint import users_line
 from aotpack.trace.diagnostics.multiples import holds
 from aotpack.trace.eager import Call, compiled_anew, in_program_order

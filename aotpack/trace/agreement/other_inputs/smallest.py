@@ -25,7 +25,7 @@ from aotpack.trace.agreement.other_inputs.turned import (
     share_at,
     turned_cases,
 )
-from aotpack.trace.diagnostics.branches import Branch, Unseen, squeezes
+from aotpack.trace.diagnostics.asked.questions import Branch, Unseen, squeezes
 from aotpack.trace.eager import Call
 from aotpack.trace.operators.admitted import at_ones, ones, with_ones
 from aotpack.trace.operators.named_sizes import asks_unseen, named_sizes

@@ -20,8 +20,8 @@ from torch.utils._sympy.functions import FloorDiv
 
 from aotpack.errors import TraceError
 from aotpack.ir.symbolic.integers import Var
+from aotpack.trace.diagnostics.asked.questions import Branch
 from aotpack.trace.diagnostics.assumed import compiled_condition
-from aotpack.trace.diagnostics.branches import Branch
 from aotpack.trace.diagnostics.evaluated import evaluated, truths
 from aotpack.trace.diagnostics.multiples import holds
 from aotpack.trace.eager import Call

@@ -16,6 +16,7 @@ from aotpack.trace.operators.any_length.transforms import TRANSFORMS
 _Function = Callable[..., Any]
 _MIDDLE = 64
 _larger: _Function = torch.sym_max
+_bytes_of: Any = torch.Tensor.nbytes  # a property
 _torch_max_pool1d: _Function = torch.max_pool1d
 _torch_take_along_dim: _Function = torch.take_along_dim
 _torch_kron: _Function = torch.kron
@@ -26,6 +27,7 @@ _torch_multi_dot: _Function = torch.linalg.multi_dot
 _torch_chain_matmul: _Function = torch.chain_matmul
 _torch_mean: _Function = torch.mean
 _torch_affine_grid: _Function = F.affine_grid
+_torch_interpolate: _Function = F.interpolate
 _torch_fill_diagonal: _Function = torch.Tensor.fill_diagonal_
 
 
@@ -238,6 +240,32 @@ def _fill_diagonal(input: torch.Tensor, fill_value: Any, wrap: bool = False) -> 
     return input
 
 
+def _interpolate(
+    input: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    **options: Any,
+) -> Any:
+    """A whole factor of a size gives a size, not the rounding of a float."""
+    dims = input.shape[2:]
+    factors = (
+        scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor] * len(dims)
+    )
+    is_whole = all(isinstance(one, (int, float)) and one > 0 and one % 1 == 0 for one in factors)
+    if size is None and is_whole and _is_dynamic(input) and len(factors) == len(dims):
+        size = [n * int(factor) for n, factor in zip(dims, factors, strict=True)]
+        scale_factor = recompute_scale_factor = None
+    given = size, scale_factor, mode, align_corners, recompute_scale_factor
+    return _torch_interpolate(input, *given, **options)
+
+
+def _nbytes(input: torch.Tensor) -> Any:
+    return input.numel() * input.itemsize
+
+
 OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     **dict.fromkeys((F.max_pool1d, torch.max_pool1d), _max_pool1d),
     **dict.fromkeys((torch.take_along_dim, torch.Tensor.take_along_dim), _take_along_dim),
@@ -249,6 +277,8 @@ OF_ANY_LENGTH: Mapping[_Function, _Function] = {
     torch.linalg.multi_dot: _multi_dot,
     torch.chain_matmul: _chain_matmul,
     F.affine_grid: _affine_grid,
+    F.interpolate: _interpolate,
+    _bytes_of.__get__: _nbytes,
     torch.Tensor.fill_diagonal_: _fill_diagonal,
     **PARTS,
     **RANGES,

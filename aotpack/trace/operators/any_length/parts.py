@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from aotpack.errors import TraceError
-from aotpack.trace.diagnostics.branches import note_assumed
+from aotpack.trace.diagnostics.asked.branches import note_assumed
 from aotpack.trace.operators.any_length.declared import is_declared, is_multiple
 
 _Function = Callable[..., Any]

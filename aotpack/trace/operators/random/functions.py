@@ -57,13 +57,21 @@ class Draws(TorchFunctionMode):
         return bits
 
     def uniform(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """Uniform in [0, 1), with the bits of the type's mantissa."""
+        """Uniform in [0, 1), with the bits of the type's mantissa; both parts if it is complex."""
+        if dtype.is_complex:
+            parts = [self.uniform(size, dtype.to_real()) for _ in range(2)]
+            return torch.complex(*parts)
+        if dtype not in _MANTISSA:
+            raise ValueError(f"random numbers are floats or complex, not of {dtype}")
         places = _MANTISSA[dtype]
         whole = (self.bits(size) >> 8) & ((1 << places) - 1)
         return whole.to(_wide(dtype)).mul(2.0**-places).to(dtype)
 
     def normal(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """Mean 0, deviation 1 (Box and Muller)."""
+        """Mean 0, deviation 1 (Box and Muller); parts of complex numbers have half the variance."""
+        if dtype.is_complex:
+            parts = [self.normal(size, dtype.to_real()) for _ in range(2)]
+            return torch.complex(*parts) * math.sqrt(0.5)
         wide = _wide(dtype)
         if wide is torch.float64:
             radius, turn = 1 - self.uniform(size, wide), self.uniform(size, wide)
@@ -202,11 +210,16 @@ def _random_(
 def _uniform_(d: Draws, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
     low, high = [*ends, *(0.0, 1.0)[len(ends) :]]
     low, high = named.get("from", low), named.get("to", high)
-    return x.copy_(d.uniform(x.shape, x.dtype) * (high - low) + low)
+    return x.copy_(d.uniform(x.shape, x.dtype) * (high - low) + _of_parts(low, x.dtype))
 
 
 def _normal_(d: Draws, x: torch.Tensor, mean: float = 0, std: float = 1, **_: Any) -> Any:
-    return x.copy_(d.normal(x.shape, x.dtype) * std + mean)
+    return x.copy_(d.normal(x.shape, x.dtype) * std + _of_parts(mean, x.dtype))
+
+
+def _of_parts(number: float, dtype: torch.dtype) -> complex:
+    """A number in both parts of complex ones, as torch has it."""
+    return number * (1 + 1j) if dtype.is_complex else number
 
 
 def _exponential_(d: Draws, x: torch.Tensor, lambd: float = 1, **_: Any) -> torch.Tensor:
@@ -236,8 +249,8 @@ def _normal(
     tensors = [part for part in (mean, std) if isinstance(part, torch.Tensor)]
     shape = (mean + std).shape if size is None else size
     dtype = tensors[0].dtype if tensors else _float_type(options.get("dtype"))
-    drawn: torch.Tensor = d.normal(shape, dtype) * std + mean
-    return drawn
+    drawn: torch.Tensor = d.normal(shape, dtype) * std
+    return drawn + (mean if tensors else _of_parts(mean, dtype))
 
 
 def _randperm(d: Draws, n: int, **options: Any) -> torch.Tensor:
@@ -275,7 +288,8 @@ def _of_rank(rank: int) -> Callable[..., torch.Tensor]:
 
 
 def _scaled(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.Tensor:
-    return torch.where(drawn >= p, x * (1 / (1 - p)) if p < 1 else x, torch.zeros_like(x))
+    """What is dropped is multiplied by 0, as in eager: of infinity that is NaN."""
+    return torch.where(drawn >= p, x * (1 / (1 - p)) if p < 1 else x, x * 0)
 
 
 def _self_normalizing(x: torch.Tensor, p: float, drawn: torch.Tensor) -> torch.Tensor:
@@ -305,13 +319,18 @@ _feature_alpha_dropout = _dropping(_self_normalizing, _channels, trains=False)
 def _multinomial(
     d: Draws, probabilities: torch.Tensor, count: int, replacement: bool = False, **_: Any
 ) -> torch.Tensor:
-    """Without replacement: top-k of probability over exponential numbers (exponential race)."""
-    x = probabilities
+    """Without replacement: top-k of probability over exponential numbers (exponential race).
+
+    Sums are rounded, so the last category that has a probability stands for those behind it.
+    """
+    x = probabilities.to(_wide(probabilities.dtype))
     if replacement and count > 1:
         sums = x.cumsum(-1)
-        place = d.uniform((*x.shape[:-1], count), torch.float32) * sums[..., -1:]
-        return torch.searchsorted(sums, place.to(sums.dtype), right=True).clamp(max=x.shape[-1] - 1)
-    race = x / -(1 - d.uniform(x.shape, _wide(x.dtype))).log().clamp(max=-(2.0**-30))
+        place = d.uniform((*x.shape[:-1], count), x.dtype) * sums[..., -1:]
+        found = torch.searchsorted(sums, place, right=True).clamp(max=x.shape[-1] - 1)
+        possible = torch.where(x > 0, torch.arange(x.shape[-1], device=x.device), 0)
+        return possible.cummax(-1).values.gather(-1, found)
+    race = x / -(1 - d.uniform(x.shape, x.dtype)).log().clamp(max=-(2.0**-30))
     return race.topk(count).indices if count > 1 else race.argmax(-1, keepdim=True)
 
 

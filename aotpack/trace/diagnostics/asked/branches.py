@@ -4,9 +4,8 @@ torch.export takes each dynamic size for 2 or more. What follows from that leave
 ``x.shape[1] == 1`` is False, and ``x.numel() >= 4`` is True for a tensor with two dynamic sizes.
 """
 
-import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +13,18 @@ from traceback import FrameSummary, extract_stack
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-import sympy
 import torch
-from torch import fx, nn
+from torch import nn
 from torch.export import ExportedProgram
 from torch.fx.experimental import sym_node
-from torch.utils._sympy.functions import Max
 
-from aotpack.trace.diagnostics.caught import (
+from aotpack.trace.diagnostics.asked.caught import (
     CaughtErrors,
     as_plain,
     rounded,
     with_all_numbers,
 )
+from aotpack.trace.diagnostics.asked.questions import Branch, Contiguous, Unseen
 from aotpack.trace.source import is_own_file, is_user_file, same_constants
 
 _QUESTIONS = ((torch.SymBool, "__bool__"), (torch.SymBool, "__int__"), (torch.SymInt, "__bool__"))
@@ -46,11 +44,6 @@ _COMPARISONS = tuple(
 )
 _TEXTS = tuple((kind, "__repr__") for kind in (torch.SymInt, torch.SymFloat, torch.SymBool))
 _LAYERS = str(Path(nn.__file__).parent)
-_SQUEEZES = {
-    getattr(getattr(torch.ops.aten, name), overload)
-    for name in ("squeeze", "squeeze_")
-    for overload in ("default", "dim", "dims")
-}
 _AXES = {  # from the outermost in memory
     (torch.channels_last, 4): (0, 2, 3, 1),
     (torch.channels_last_3d, 5): (0, 2, 3, 4, 1),
@@ -58,70 +51,12 @@ _AXES = {  # from the outermost in memory
 _EXPORTING = ("torch.export", "aotpack.trace.agreement")
 _entered: list["Branches"] = []
 _ARITHMETIC = sym_node.__file__
+_larger: Callable[..., Any] = torch.sym_max
 
 
-@dataclass(frozen=True, slots=True)
-class Contiguous:
-    """The question whether a tensor is contiguous, of its axes from the outermost in memory."""
-
-    sizes: tuple[Any, ...]
-    strides: tuple[Any, ...]
-
-    @property
-    def condition(self) -> Any:
-        """Each stride is the product of the sizes behind it, but for sizes of 1."""
-        found, whole = [], sympy.Integer(1)
-        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
-            count, step = (
-                _with_elements(x.node.expr) if isinstance(x, torch.SymInt) else sympy.Integer(x)
-                for x in (size, stride)
-            )
-            found.append(sympy.Or(sympy.Eq(count, 1), sympy.Eq(step, whole)))
-            whole *= count
-        return sympy.And(*found)
-
-
-def _with_elements(size: Any) -> Any:
-    """A stride where no size is 0: torch's ``max(1, n)`` is ``n``."""
-
-    def is_at_least_1(one: Any) -> bool:
-        return isinstance(one, Max) and len(one.args) == 2 and sympy.S.One in one.args
-
-    def other(one: Any) -> Any:
-        return next(part for part in one.args if part != 1)
-
-    return size.replace(is_at_least_1, other)
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A condition that ``code`` asks for, or a number that it takes for one, with the answer.
-
-    One that ``is_open`` was made and its truth not asked for, so export keeps no guard of it.
-    """
-
-    asked: "torch.SymBool | torch.SymInt | Contiguous | Squeezed | Equal | Unseen"
-    answer: bool
-    code: CodeType
-    is_open: bool = False
-
-    @property
-    def condition(self) -> Any:
-        """A sympy expression of the symbols that are left: torch learns that some are equal."""
-        if isinstance(self.asked, (Contiguous, Squeezed, Equal, Unseen)):
-            return self.asked.condition
-        found = self.asked.node.expr
-        return sympy.Ne(found, 0) if isinstance(self.asked, torch.SymInt) else found
-
-    @property
-    def assumed(self) -> Any:
-        """What the answer says of sizes: the condition, or that it does not hold."""
-        return self.condition if self.answer else sympy.Not(self.condition)
-
-    def holds(self, sizes: Mapping[Any, int]) -> bool:
-        """Whether the answer is right for sizes by symbol; True where they do not decide it."""
-        found = self.condition.subs(sizes)
-        return not getattr(found, "is_Boolean", False) or bool(found) == self.answer
+def _as_maximum(before: Any) -> Any:
+    """The absolute value as a maximum, in conditions too: torch has no words for its ranges."""
+    return lambda size: _larger(size, -size)
 
 
 def _asker(frame: FrameType) -> CodeType:
@@ -178,10 +113,13 @@ class Branches:
     def _replace_functions(self) -> None:
         self._replace(_NUMBERS, self._noted_number)
         self._replace(_TEXTS, self._noted_text)
+        formats = [(kind, "__format__") for kind in (torch.SymInt, torch.SymFloat)]
+        self._replace(formats, self._noted_format)
         self._replace(_COMPARISONS, self._noted_comparison)
         self._replace([(torch.SymInt, "__round__")], self._noted_round)
         self._replace([(sym_node, "to_node")], with_all_numbers)
         self._replace([(torch.SymInt, "__hash__")], self._noted_hash)
+        self._replace([(torch.SymInt, "__abs__")], _as_maximum)
         self._replace([(sym_node.SymNode, "expect_true")], self._noted_check)
         is_contiguous, own = torch.Tensor.is_contiguous, vars(torch.Tensor).get("is_contiguous")
         torch.Tensor.is_contiguous = self._noted_layout(is_contiguous)  # type: ignore[method-assign]
@@ -254,6 +192,18 @@ class Branches:
             return before(size)
 
         return text
+
+    def _noted_format(self, before: Any) -> Any:
+        """``f"{n:>4}"``: the text of the example's size, for which its text stands too."""
+
+        def formatted(size: Any, form: str) -> Any:
+            code = sys._getframe(1).f_code
+            if is_own_file(code.co_filename):
+                self.note(Unseen(), answer=True, code=code)
+            hint = size.node.hint
+            return before(size, form) if not form or hint is None else format(hint, form)
+
+        return formatted
 
     def _answer(self, frame: FrameType, ask: Callable[..., Any], *given: Any) -> Any:
         try:
@@ -335,51 +285,3 @@ def note_assumed(condition: Any) -> None:
 def _exports(frame: FrameType) -> bool:
     """True for a frame of what runs the model, whose callers are no part of it."""
     return str(frame.f_globals.get("__name__")).startswith(_EXPORTING)
-
-
-@dataclass(frozen=True, slots=True)
-class Squeezed:
-    """The question whether a dimension that is squeezed has the size 1."""
-
-    size: torch.SymInt
-
-    @property
-    def condition(self) -> Any:
-        return sympy.Eq(self.size.node.expr, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Equal:
-    """An equality that torch learned: it puts ``value`` for the symbol in all conditions."""
-
-    symbol: Any
-    value: Any
-
-    @property
-    def condition(self) -> Any:
-        return sympy.Eq(self.symbol, self.value)
-
-
-class Unseen:
-    """A question about sizes that leaves no condition: their text. Known to be right nowhere."""
-
-    condition = sympy.false
-
-
-def layouts_asked(branches: Iterable[Branch]) -> tuple[Any, ...]:
-    """What a program assumes by answers to the question whether a tensor is contiguous."""
-    found = (one.assumed for one in branches if isinstance(one.asked, Contiguous))
-    return tuple(one for one in dict.fromkeys(found) if not one.is_Boolean or one.free_symbols)
-
-
-def squeezes(program: ExportedProgram) -> Iterator[Branch]:
-    """Questions that no Python asks: how many dimensions are left decides what it does then."""
-    parts = [x for x in program.graph_module.modules() if isinstance(x, fx.GraphModule)]
-    for node in itertools.chain(*(part.graph.nodes for part in parts)):
-        if node.target in _SQUEEZES:
-            shape = node.args[0].meta["val"].shape or (1,)
-            given = node.args[1] if len(node.args) > 1 else range(len(shape))
-            for place in [given] if isinstance(given, int) else given:
-                size = shape[place]
-                if isinstance(size, torch.SymInt):
-                    yield Branch(Squeezed(size), answer=False, code=squeezes.__code__)
