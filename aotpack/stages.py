@@ -107,7 +107,8 @@ class Weight:
     """A parameter, buffer or lifted constant. ``names`` are all its names (tied weights).
 
     ``is_constant`` marks tensors that no state_dict has (lifted tensors, non-persistent buffers):
-    the package always contains them, so that binding a checkpoint is enough.
+    the package always contains them, so that binding a checkpoint is enough. In the model it
+    ``shares`` memory with others, which are views of a part of it, or it of theirs.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Weight:
     follows: bool = False  # contiguous with the weight before it
     is_staged: bool = False  # only the weight program reads it
     pairs: bool = False  # of complex numbers, whose parts are the last dimension
+    shares: tuple[str, ...] = ()
 
 
 # --- Traced -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -48,7 +49,7 @@ def manifest_text(
         "compilers": dict(precompiled.compilers),
         "targets": [str(target) for target in precompiled.targets],
         **_method(rendered),
-        "weights": [_weight(weight) for weight in rendered.weights],
+        "weights": _weights(rendered.weights),
         "unused": list(rendered.signature.unused),
         "weights_mode": weights,
         "weights_sha256": file.sha256.hex() if file else None,
@@ -168,7 +169,13 @@ def stored_binaries(precompiled: Precompiled) -> dict[Binary, str]:
     }
 
 
-def _weight(weight: Weight) -> dict[str, Any]:
+def _weights(weights: Sequence[Weight]) -> list[dict[str, Any]]:
+    known = {weight.name for weight in weights}
+    return [_weight(weight, known) for weight in weights]
+
+
+def _weight(weight: Weight, known: Container[str]) -> dict[str, Any]:
+    shares = [name for name in weight.shares if name in known]
     return {
         "name": weight.name,
         "names": list(weight.names),
@@ -178,6 +185,7 @@ def _weight(weight: Weight) -> dict[str, Any]:
         "follows": weight.follows,
         **({"staged": True} if weight.is_staged else {}),
         **({"pairs": True} if weight.pairs else {}),
+        **({"shares": shares} if shares else {}),
     }
 
 

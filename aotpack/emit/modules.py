@@ -49,6 +49,10 @@ __all__ = [
 ]
 {classes}
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @naming_keywords(ArgumentError)
 def load(
     device: int | str | Device | None = None,

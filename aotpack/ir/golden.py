@@ -69,5 +69,5 @@ def read_golden(value: str | float) -> float:
     if re.fullmatch(r"\d+(\.\d*)?|\.\d+", text) and float(text) > 0:
         return float(text) * 1e6
     raise UsageError(
-        f"golden={value!r}; accepted are 'full', 'none' and a number of megabytes, such as 4"
+        f"golden data of {value!r}; accepted are 'full', 'none' and megabytes, such as 4"
     )

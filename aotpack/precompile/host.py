@@ -59,10 +59,10 @@ def host_build(arch: str | None) -> HostBuild:
     chosen = arch or accepted[0]
     if chosen not in accepted:
         is_known = any(chosen in family for family in _FAMILIES.values())
+        what = f"cannot be built on this {machine} machine" if is_known else "is not known"
         other = " Code for another machine is built on such a machine." if is_known else ""
         raise UsageError(
-            f"target cpu: --cpu-arch {chosen} cannot be built on this {machine} machine; accepted: "
-            f"{', '.join(accepted)}.{other}"
+            f"target cpu: --cpu-arch {chosen} {what}; accepted: {', '.join(accepted)}.{other}"
         )
     return HostBuild(machine, chosen, None)
 

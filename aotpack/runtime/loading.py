@@ -310,7 +310,8 @@ def _bind_weights(
     path = weights_file(manifest, None if weights is None else Path(weights))
     if path is not None:
         is_own = weights is None or path.name == sidecar_name_of(manifest)
-        model.bind_weights(path, digests=manifest.weights_chunks if check and is_own else ())
+        digests = manifest.weights_chunks if check and is_own else ()
+        model._bind(path, strict=True, digests=digests, is_own=is_own)
 
 
 def _bind_constants(model: Package) -> None:
@@ -319,7 +320,7 @@ def _bind_constants(model: Package) -> None:
     content = read_checked(manifest.folder, CONSTANTS, manifest.constants_sha256)
     if any(weight.constant for weight in manifest.weights):
         tensors = parse_safetensors(content, manifest.folder / CONSTANTS)
-        model.bind_weights(tensors, strict=False)
+        model._bind(tensors, strict=False, is_own=True)
         model._weights.keep_factors(factors_of(tensors, manifest.weights))
 
 

@@ -295,7 +295,7 @@ class Model(Method, Package):
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)  # stubs are generic in arrays
 
     def __init__(self, held: LoadedMemory, program: Program) -> None:
-        Package.__init__(self, held)
+        Package.__init__(self, held, program.manifest)
         Method.__init__(self, held, program)
 
     def __repr__(self) -> str:
@@ -320,7 +320,7 @@ class Methods(Package):
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, held: LoadedMemory, programs: Mapping[str, Program]) -> None:
-        super().__init__(held)
+        super().__init__(held, held.parts.manifest)
         self.methods: Mapping[str, Method] = {
             name: Method(held, program) for name, program in programs.items()
         }

@@ -129,7 +129,8 @@ class Weight:
     """A weight and all its names; a constant always comes with the package.
 
     A weight that ``follows`` is contiguous with the weight before it. Only the weight program reads
-    one that is ``staged``. Callers may give one of ``pairs`` of reals as complex numbers.
+    one that is ``staged``. Callers may give one of ``pairs`` of reals as complex numbers. In the
+    model it ``shares`` memory with others, which are given together.
     """
 
     name: Name
@@ -140,6 +141,7 @@ class Weight:
     follows: bool
     staged: bool = False
     pairs: bool = False
+    shares: tuple[Name, ...] = ()
 
     @property
     def size(self) -> int:

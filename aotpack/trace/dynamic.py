@@ -310,7 +310,7 @@ def _check_axes(where: str, value: torch.Tensor, spec: Any) -> None:
         ends = [n for n in bad if type(n) is int and -value.dim() <= n < 0]
         near = f": for {ends[0]} write {ends[0] + value.dim()}" if ends else ""
         raise TraceError(
-            f"dynamic shapes for {where}: axes {', '.join(map(repr, bad))} were named, but it has "
+            f"dynamic shapes for {where}: it has no axis {', '.join(map(repr, bad))}, but "
             f"{shape}; {accepted} accepted{near}"
         )
     for axis, dim in axes.items():
@@ -338,9 +338,10 @@ def _check_size(where: str, size: int, dim: Any) -> None:
 
 
 def _check_example(where: str, size: int, dim: Dim) -> None:
-    if not dim.min <= size <= dim.max:
+    low = max(1, dim.min)
+    if not low <= size <= dim.max:
         raise TraceError(
-            f"dynamic shapes: {where} is {dim.__name__} in [{dim.min}, {dim.max}], but the example "
+            f"dynamic shapes: {where} is {dim.__name__} in [{low}, {dim.max}], but the example "
             f"input has {size}; give an example inside the range"
         )
     if size < 2:

@@ -78,6 +78,8 @@ def load_model(spec: str) -> Loaded:
         raise UsageError(f"MODEL {spec}: {told}")
     if path.suffix == ".gguf":
         raise UsageError(f"MODEL {spec}: {GGUF}")
+    if path.suffix == ".onnx":
+        raise UsageError(f"MODEL {spec}: ONNX is not read; give the nn.Module, as {_ACCEPTED}")
     if place and path.is_dir():
         raise UsageError(f"MODEL {spec}: it is a folder; {_ACCEPTED} is accepted")
     if path.suffix == ".whl":
@@ -127,7 +129,15 @@ def _run_file(path: Path) -> ModuleType:
 
 def _import(name: str) -> ModuleType:
     with importable(Path.cwd()), _explained(name, None):
-        return importlib.import_module(name)
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise UsageError(
+                f"MODEL {name}: Python finds no module {error.name} in the current folder or among "
+                f"installed packages; {_ACCEPTED} is accepted"
+            ) from error
 
 
 def _from_namespace(module: ModuleType, attr: str, name: str, spec: str) -> Loaded:
@@ -217,10 +227,17 @@ def _model(module: ModuleType, attr: str, spec: str) -> nn.Module | ExportedProg
         raise TraceError(
             f"loading {spec}: {found} {gives} {shown}; a torch.nn.Module instance, an "
             "ExportedProgram, or a function without arguments that returns one is accepted"
-            + (". Call it in the forward of a module" if callable(value) and gives != "is" else "")
+            + (_of_a_function(found, gives) if callable(value) and gives != "is" else "")
             + _of_a_dict(value)
         )
     return value
+
+
+def _of_a_function(name: str, gives: str) -> str:
+    """What to do with a function that builds the model, or one that computes."""
+    if name == "get_model" and gives != "returns":
+        return ". Call it with arguments of your choice: model = get_model(...)"
+    return ". Call it in the forward of a module"
 
 
 def _takes_arguments(function: Callable[..., Any]) -> bool:

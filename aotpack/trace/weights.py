@@ -32,6 +32,7 @@ class Weights:
     tensors: Mapping[str, torch.Tensor]
     names: Mapping[str, tuple[str, ...]]
     constants: frozenset[str]
+    shares: Mapping[str, tuple[str, ...]]
 
     def name_of(self, target: str) -> str:
         """The name of the weight that ``target`` is a name of."""
@@ -49,6 +50,7 @@ class Weights:
             bytes_of(tensor),
             name in self.constants,
             pairs=self.tensors[name].is_complex(),
+            shares=self.shares.get(name, ()),
         )
 
 
@@ -74,7 +76,29 @@ def collect_weights(program: ExportedProgram) -> Weights:
     constants = frozenset(
         name for name, all_ in tied.items() if not any(n in program.state_dict for n in all_)
     )
-    return Weights(by_placeholder, tensors, tied, constants)
+    return Weights(by_placeholder, tensors, tied, constants, _shares(tensors))
+
+
+def _shares(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+    """The other tensors that lie in the memory of each, by storage and span of bytes."""
+    spans: dict[int, list[tuple[int, int, str]]] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel() and not is_traceable_wrapper_subclass(tensor):
+            pairs = zip(tensor.shape, tensor.stride(), strict=True)
+            reach = sum((size - 1) * step for size, step in pairs)
+            start = int(tensor.storage_offset()) * tensor.itemsize
+            span = (start, start + int(reach + 1) * tensor.itemsize, name)
+            spans.setdefault(tensor.untyped_storage().data_ptr(), []).append(span)
+    found: dict[str, list[str]] = {}
+    for several in spans.values():
+        ordered = sorted(several)
+        for number, (_, end, name) in enumerate(ordered):
+            for start, _, other in ordered[number + 1 :]:
+                if start >= end:
+                    break
+                found.setdefault(name, []).append(other)
+                found.setdefault(other, []).append(name)
+    return {name: tuple(sorted(others)) for name, others in found.items()}
 
 
 def memory_of_names(program: ExportedProgram) -> dict[str, Memory]:

@@ -151,7 +151,7 @@ def test_weights_of_the_model_put_the_factors_of_the_build_back(tmp_path, target
         ({"rank": 8}, {}, r"lora_A.default.weight' is float32\[8, \d+\]; accepted: float32\[4"),
         ({"layers": ["up"]}, {}, "'default': '.*down.lora_A.default.weight', .* are not given;"),
         ({"layers": [*LAYERS, "side"]}, {}, "side.lora_B.weight' are no weight of it; .*such as"),
-        ({}, {"adapter": "other"}, "'other' is no adapter; .* of the model are 'default'"),
+        ({}, {"adapter": "other"}, "adapter='other' is unknown; .* of the model are 'default'"),
         ({"rank": 0}, {}, r"lora_A.default.weight' is float32\[0, \d+\]; accepted: float32\[4"),
         ({"lora_alpha": None}, {}, "adapter_config.json: it has no lora_alpha"),
         ({"lora_alpha": "8"}, {}, "lora_alpha is '8'; a number up to 1.8e.308 is accepted"),
@@ -198,7 +198,7 @@ def test_one_of_several_adapters_is_named(tmp_path):
     packaged = aotpack.compile(model, (X,), target="interpreter")
     torch.testing.assert_close(packaged(X), model(X))
     file = written(tmp_path, lora_alpha=2)
-    with pytest.raises(AotpackError, match="not said; adapter=NAME .* are 'french', 'german'"):
+    with pytest.raises(AotpackError, match="adapter=NAME is missing; .* are 'french', 'german'"):
         packaged.bind_weights(file)
     packaged.bind_weights(file, adapter="german")
     wanted = with_adapter(model, file, "german", up=0.5, down=0.5)

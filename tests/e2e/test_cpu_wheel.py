@@ -182,4 +182,6 @@ def test_code_for_another_machine_is_refused_before_tracing(tmp_path: Path) -> N
     other = "armv8-a" if platform.machine() == "x86_64" else "x86-64"
     with pytest.raises(UsageError, match=f"--cpu-arch {other} cannot be built on this"):
         aotpack.build(mlp(), ("no tensor",), targets="cpu", cpu_arch=other, out=tmp_path)
+    with pytest.raises(UsageError, match="--cpu-arch z80 is not known; accepted: "):
+        aotpack.build(mlp(), ("no tensor",), targets="cpu", cpu_arch="z80", out=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -25,6 +25,16 @@ def test_numpy_in_numpy_out(model: Model, device: FakeDevice) -> None:
     assert device.launches == ["add", "scale"]
 
 
+def test_what_is_public_is_read_only(model: Model) -> None:
+    for name in ("device", "manifest", "signature", "targets"):
+        with pytest.raises(AttributeError, match=f"'{name}' of a loaded model is read-only; load"):
+            setattr(model, name, 3)
+    with pytest.raises(AttributeError):
+        model.target = "cpu"  # a property
+    model.label = "first"
+    np.testing.assert_array_equal(model(X, X), X * 4)
+
+
 def test_device_arrays_come_back_as_device_arrays(model: Model, device: FakeDevice) -> None:
     x = DeviceArray.from_numpy(device, X, DTYPES["float32"])
     live = len(device.blocks)

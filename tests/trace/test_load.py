@@ -96,6 +96,7 @@ def test_saved_program(tmp_path):
         ("model = 3\n" + INPUTS, "", "model is an int; a torch.nn.Module instance"),
         ("model = nn.ReLU\n" + INPUTS, "", "model is the class ReLU"),
         ("def model(x): return x\n" + INPUTS, "", "takes arguments, and is a function; .* forward"),
+        ("def get_model(n): return n\n" + INPUTS, "", r"of your choice: model = get_model\("),
         ("def model(): return max\n" + INPUTS, "", "model returns a builtin.*; .* forward"),
         (
             "model = nn.Linear(2, 2).state_dict()\n" + INPUTS,
@@ -194,7 +195,7 @@ def test_refuses_folders_and_wheels_in_words(tmp_path):
         load_model("net-1.0-py3-none-any.whl")
 
 
-@pytest.mark.parametrize("spec", ["model", "model.onnx", "a b:c", ""])
+@pytest.mark.parametrize("spec", ["model", "model.tf", "a b:c", ""])
 def test_refuses_another_form(spec):
     with pytest.raises(UsageError, match="not understood; model.py, model.py:attr"):
         load_model(spec)
@@ -276,3 +277,10 @@ class Hiding(Training):
 def test_a_module_whose_eval_returns_nothing(kind):
     x = torch.ones(4)
     assert torch.equal(aotpack.compile(kind(), (x,), target="interpreter")(x), x * 2)
+
+
+def test_a_module_that_is_not_there_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="MODEL no_such.part: Python finds no module no_such in"):
+        load_model("no_such.part:model")
+    with pytest.raises(UsageError, match="MODEL net.onnx: ONNX is not read; give the nn.Module"):
+        load_model("net.onnx")

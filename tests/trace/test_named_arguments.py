@@ -90,7 +90,7 @@ def test_sizes_by_the_names_of_inputs(count: int, keys: str, shapes: Any, strict
         (1, "", {"args": (ROWS, ROWS)}, "for args: .* an entry for each of its 1 items, or None"),
         (0, "ids", {"kwargs": {"idx": ROWS}}, "for kwargs: .* a dict with its keys, 'ids'"),
         (1, "", (ROWS, ROWS), "a sequence of 1 entries is accepted: the arguments are args$"),
-        (0, "ids", {"ids": {2: N}}, "for ids: axes 2 were named"),
+        (0, "ids", {"ids": {2: N}}, "for ids: it has no axis 2, but"),
     ],
 )
 def test_refuses_other_names(count: int, keys: str, shapes: Any, message: str) -> None:

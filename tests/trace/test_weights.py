@@ -8,6 +8,7 @@ from torch import nn
 import aotpack
 from aotpack.errors import TraceError
 from aotpack.ir.dtypes import DType
+from aotpack.runtime.errors import WeightError
 
 X = torch.randn(2, 4)
 
@@ -128,3 +129,41 @@ def test_memory_taken_by_data_in_strict_mode_is_refused_in_words():
         torch.testing.assert_close(model(x), module(x))
     with pytest.raises(TraceError, match=r"has no data.*by \.data\..*leave out strict"):
         aotpack.compile(Shifted(4, 4), (x,), target="interpreter", strict=True)
+
+
+class Views(nn.Module):
+    """A buffer that is rows of a weight."""
+
+    def __init__(self, part: torch.Tensor, weight: torch.Tensor, persistent: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+        self.register_buffer("part", part, persistent=persistent)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight.sum() + self.part.sum()
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize(
+    "part", [lambda w: w[1:3], lambda w: w.t(), lambda w: w[0], lambda w: w[::2], torch.diagonal]
+)
+def test_weights_in_one_memory_are_given_together(part, persistent):
+    whole = torch.rand(6, 4)
+    model = Views(part(whole), whole, persistent)
+    package = aotpack.compile(model, (X,), target="interpreter")
+    torch.testing.assert_close(package(X), model(X))
+    new = torch.rand(6, 4)
+    for given in ({"weight": new}, {"part": part(new)}):
+        with pytest.raises(WeightError, match="shares memory with (weight|part) in the model, and"):
+            package.bind_weights(given, strict=False)
+    torch.testing.assert_close(package(X), model(X))
+    package.bind_weights({"weight": new, "part": part(new)})
+    model.load_state_dict({"weight": new} | ({"part": part(new)} if persistent else {}))
+    torch.testing.assert_close(package(X), model(X))
+
+
+def test_weights_beside_each_other_are_given_alone():
+    whole = torch.rand(6, 4)
+    package = aotpack.compile(Views(whole[:2], whole[2:], True), (X,), target="interpreter")
+    package.bind_weights({"weight": torch.ones(4, 4)}, strict=False)
+    torch.testing.assert_close(package(X), X + 16 + whole[:2].sum())

@@ -119,7 +119,7 @@ def remedy_of_weight(weight: Weight, dtype: str, shape: tuple[int, ...], framewo
 
 def number_hint(tensor: Tensor, value: object) -> str:
     """How to pass a number of Python for a tensor without dimensions; "" for other values."""
-    if tensor.shape or not isinstance(value, (bool, float)):
+    if tensor.shape or not isinstance(value, (bool, int, float)):
         return ""
     if "int" in tensor.dtype.name and isinstance(value, float):
         if not value.is_integer():

@@ -98,6 +98,15 @@ class OnDevice:
         self._held = held
         self._pool, self._weights = held.pool, held.weights
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What is public is read-only: a call would not follow it."""
+        if not name.startswith("_") and self.__dict__.get(name, value) is not value:
+            raise AttributeError(
+                f"attribute {name!r} of a loaded model is read-only; load the package once more "
+                "with other options, or give the model's arguments in calls"
+            )
+        object.__setattr__(self, name, value)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refused: a copy would need the device's memory and code."""
         name = self._held.parts.manifest.signature.name
@@ -125,8 +134,8 @@ class OnDevice:
 class Package(OnDevice):
     """A loaded package on one device."""
 
-    def __init__(self, held: LoadedMemory) -> None:
-        super().__init__(held, held.parts.manifest)
+    def __init__(self, held: LoadedMemory, manifest: Manifest) -> None:
+        super().__init__(held, manifest)
         self.targets: tuple[str, ...] = self.manifest.targets
 
     @property
@@ -160,8 +169,22 @@ class Package(OnDevice):
         ``adapter_config.json`` beside the file says. A strict binding of the model's weights puts
         the factors of all adapters back to those of the build, except for those that it has.
 
+        Weights that share memory in the model are given together: a package has each in its own.
+
         Waits for calls in flight. The tensors are copied and may be freed afterwards.
         """
+        self._bind(mapping, strict=strict, digests=digests, adapter=adapter)
+
+    def _bind(
+        self,
+        mapping: Mapping[str, Any] | str | Path,
+        *,
+        strict: bool,
+        digests: Sequence[str] = (),
+        adapter: str | None = None,
+        is_own: bool = False,
+    ) -> None:
+        """Bind what is given, or what ``is_own``: the package's constants, then the others."""
         path = Path(mapping) if isinstance(mapping, (str, Path)) else None
         given: Any = mapping if path is None else read_safetensors(path)
         parts = parts_of(given, self.manifest, adapter, path, strict=strict)
@@ -173,7 +196,7 @@ class Package(OnDevice):
             for part in parts:
                 self._weights.bind(part, frameworks, strict=False, digests=digests)
             if not parts:
-                self._weights.bind(given, frameworks, strict=strict, digests=digests)
+                self._weights.bind(given, frameworks, strict=strict, digests=digests, is_own=is_own)
 
         self._exclusively("binding weights to", bind)
 

@@ -47,16 +47,10 @@ def parts_of(
     if adapter is None and not adapters:
         return ()
     if adapter not in (*adapters, None) or (adapter is None and len(adapters) > 1):
-        found = ", ".join(map(repr, adapters)) or "none"
-        asked = (
-            "which adapter they are of is not said"
-            if adapter is None
-            else f"{adapter!r} is no adapter"
-        )
-        raise WeightError(
-            f"binding weights to {manifest.signature.name}: {asked}; adapter=NAME says it, and the "
-            f"adapters of the model are {found}."
-        )
+        asked = "adapter=NAME is missing" if adapter is None else f"adapter={adapter!r} is unknown"
+        found = ", ".join(map(repr, adapters))
+        has = f"the adapters of the model are {found}" if found else "the model has no adapters"
+        raise WeightError(f"binding weights to {manifest.signature.name}: {asked}; {has}.")
     own = AdapterNames(names, manifest.unused, adapter or adapters[0])
     named = own.renamed(given, strict=strict)
     factors = {} if path is None else _factors_beside(path, named, manifest.weights)

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..safetensors import TensorFile
+from ..tensors import Weight
 
 _SHOWN = 5  # of many names
 _EXTRA = re.compile(r"(^|\.)_extra_state$")
@@ -26,6 +27,18 @@ def plain_names(given: Any, known: Container[str]) -> Any:
     if isinstance(given, TensorFile):
         return TensorFile(given.path, given.identity, renamed)
     return renamed
+
+
+def fault_of_shared(chosen: Sequence[Weight]) -> str | None:
+    """Why weights cannot be bound without others, which in the model lie in their memory."""
+    given = {weight.name for weight in chosen}
+    for weight in chosen:
+        if left := [name for name in weight.shares if name not in given]:
+            return (
+                f"{weight.name} shares memory with {', '.join(left)} in the model, and a package "
+                f"has each in its own; give {'it' if len(left) == 1 else 'them'} too"
+            )
+    return None
 
 
 def _plain(name: Any, known: Container[str]) -> Any:

@@ -24,7 +24,7 @@ from .derived import Derivation, DerivedWeights
 from .packing import align
 from .staged import StagedWeights
 from .streaming import Piece, stream
-from .weight_names import fault_of_names, plain_names, some
+from .weight_names import fault_of_names, fault_of_shared, plain_names, some
 
 _DENSE = "torch.strided"
 _HOST_PLACES = (1, 3)  # pageable and pinned, in DLPack's numbering
@@ -134,16 +134,16 @@ class Weights:
         *,
         strict: bool,
         digests: Sequence[str] = (),
+        is_own: bool = False,
     ) -> None:
         """Copy the given values to the device; all are checked before the first is copied.
 
-        A CPU device uses the tensors of a file in place in the mapped file. ``digests`` are those
-        of the file's chunks, checked as it is read. Once no weight is missing, the weight program
-        computes what depends on those that changed. Strictly, the factors of adapters that are not
-        given are those of the build again.
+        A CPU uses tensors in place in a mapped file, whose chunks have the ``digests``. Once no
+        weight is missing, the weight program computes what depends on those that changed.
+        Strictly, factors of adapters that are not given are those of the build again.
         """
         given = plain_names(given, {*self._by_name, *self._unused})
-        chosen = self._choose(given, strict=strict)
+        chosen = self._choose(given, strict=strict, is_own=is_own)
         sources = {weight.name: self._read(weight, value, frameworks) for weight, value in chosen}
         self._check_ties(given, sources, frameworks)
         factors = self._factors_beside(sources.keys()) if strict else {}
@@ -279,7 +279,9 @@ class Weights:
         stream(self._device, file.path, digests, pieces, file.identity)
         self._bound |= names
 
-    def _choose(self, given: Mapping[str, Any], *, strict: bool) -> list[tuple[Weight, Any]]:
+    def _choose(
+        self, given: Mapping[str, Any], *, strict: bool, is_own: bool
+    ) -> list[tuple[Weight, Any]]:
         fault = fault_of_names(given, [*self._by_name, *sorted(self._unused)])
         chosen: dict[str, tuple[Weight, str]] = {}
         for name in given if isinstance(given, Mapping) else ():
@@ -296,6 +298,8 @@ class Weights:
                 "give them too, or bind_weights(weights, strict=False) of a loaded model keeps "
                 "those that it has"
             )
+        if not is_own and (fault := fault_of_shared([weight for weight, _ in chosen.values()])):
+            raise self._refused(fault)
         return [(weight, given[name]) for weight, name in chosen.values()]
 
     def _factors_beside(self, given: Set[str]) -> dict[str, tuple[Weight, Stored]]:

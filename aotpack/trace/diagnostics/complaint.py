@@ -57,7 +57,11 @@ _OF_NESTED = (
 )
 _ADVICE = (
     (
-        r"data pointer of Tensor|__cuda_array_interface__|\.numpy\(\) is not supported",
+        r"\.numpy\(\) is not supported",
+        "numpy computes in no package: write the functions of torch in its place",
+    ),
+    (
+        r"data pointer of Tensor|__cuda_array_interface__",
         "code that takes a tensor's memory (CUDA C++, CuPy, numpy) cannot be packaged; of kernels, "
         "Triton's are (torch.library.triton_op), and an operator of your own says what it computes "
         "with aotpack.register_lowering; a global tensor that the body of a loop uses becomes a "
