@@ -19,7 +19,9 @@ _SPEC = re.compile(
     r"(?P<argument>\w+):(?P<axis>-?\d+)=(?P<dim>[^\[\]]+)(?:\[(?P<low>\d*):(?P<high>\d*)\])?"
 )
 _BLANKS = re.compile(r"\s*([:=\[\]])\s*")  # around signs; those inside of a name stay
-_DIMS_ONLY = "only dimensions of tensors can be dynamic"
+_DIMS_ONLY = (
+    "only dimensions of tensors can be dynamic; a number that varies is a tensor, torch.tensor(3)"
+)
 
 
 def parse_dynamic(specs: Sequence[str]) -> dict[str, dict[int, Dim]]:

@@ -135,6 +135,16 @@ _ADVICE = (
         "out of forward",
     ),
     (
+        r"fake tensor in the exported program constant",
+        "training and gradients are not packaged: leave requires_grad_() and torch.autograd.grad "
+        "out of forward; a parameter of a class of its own becomes a plain one, "
+        "nn.Parameter(p.detach().as_subclass(torch.Tensor))",
+    ),
+    (
+        r"on inference tensor",
+        "weights that torch.inference_mode() made cannot be exported: make the model outside of it",
+    ),
+    (
         r"^(max|min)imum\(\) missing 1 required positional",
         "the max and min of Python, of one tensor, are x.max() and x.min(); of its rows, x.amax(0) "
         "and x.amin(0)",

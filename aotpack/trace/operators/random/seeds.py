@@ -128,9 +128,9 @@ def check_drawn(program: ExportedProgram, name: str) -> None:
     found = [f"{_model_operator(node)}{_place(node)}" for node in drawing]
     if found:
         raise UnsupportedError(
-            f"tracing {name}: {', '.join(dict.fromkeys(found))} cannot be drawn from a seed; "
-            f"accepted are {', '.join(sorted(NAMES))}, without out=, in models that are no "
-            "exported programs"
+            f"tracing {name}: {', '.join(dict.fromkeys(found))} cannot be drawn from a seed. "
+            "Draw it outside of the model, and give it as an input; or draw by "
+            f"{', '.join(sorted(NAMES))}, without out=, in a module (not in a .pt2 file)"
         )
 
 
