@@ -31,6 +31,7 @@ class Tree:
     ``keys`` name the children. ``name`` is that of the class of a "named", "record" or "object",
     and ``ORDERED`` for a "dict" that is one.
     ``fields`` are the attributes of a "record" or "object"; those that are no keys are None.
+    A "dict" that is ``in_order`` has its keys in this order alone, as results follow it.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Tree:
     value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
+    in_order: bool = False
 
     @property
     def attributes(self) -> tuple[str, ...]:

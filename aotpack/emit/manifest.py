@@ -313,6 +313,8 @@ def _tree(tree: Tree) -> dict[str, Any]:
         data["name"] = tree.name
     if tree.fields:
         data["fields"] = list(tree.fields)
+    if tree.in_order:
+        data["in_order"] = True
     if tree.kind == "constant":
         data["value"] = _fixed(tree.value)
     return data

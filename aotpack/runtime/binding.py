@@ -5,7 +5,7 @@ from typing import Any
 
 from .errors import ArgumentError, did_you_mean
 from .manifest import Signature
-from .structures.trees import flatten, in_words, is_same
+from .structures.trees import flatten, in_words, is_same, order_in_words
 
 _FIXED = ("constant", "none")  # kinds of arguments that have one value
 
@@ -25,6 +25,7 @@ class Binder:
         self._has_tensors_alone = all(child.kind == "leaf" for child in children)
         self._is_plain = self._has_tensors_alone and self._names == self._positional[: self._count]
         self._parts = [*zip(self._names, children, strict=True)]
+        self._in_order = kwargs.keys if kwargs.in_order else ()
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The tensors in the order of the signature's inputs."""
@@ -50,7 +51,17 @@ class Binder:
         fits = is_once and len(given) == self._count
         if not (fits and all(map(given.__contains__, self._names))):
             raise self._refused(args, kwargs)
+        if self._in_order:
+            self._check_order(kwargs)
         return given
+
+    def _check_order(self, kwargs: Mapping[str, Any]) -> None:
+        found = [name for name in kwargs if name in self._in_order]
+        wanted = [name for name in self._in_order if name in kwargs]
+        if found != wanted:
+            raise ArgumentError(
+                f"calling {self._model}: what is given by name {order_in_words(found, wanted)}"
+            )
 
     def _without_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments but for those that the example left out, which have their defaults."""

@@ -208,12 +208,13 @@ def _copied(example: Example, *, keep_same: bool = False) -> Example:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of its class, whose functions may be its own (``__torch_function__``)."""
-    if type(tensor) in PLAIN:
-        return tensor.clone()
+    """A copy with its attributes, of its class: functions may be its own (``__torch_function__``)."""
     with torch._C.DisableTorchFunctionSubclass():
         found = tensor.clone()
-        return found if type(found) is type(tensor) else found.as_subclass(type(tensor))
+        if type(found) is not type(tensor) and type(tensor) not in PLAIN:
+            found = found.as_subclass(type(tensor))
+        vars(found).update(vars(tensor))
+        return found
 
 
 def _weights(signature: Signature) -> list[str]:

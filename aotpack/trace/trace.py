@@ -20,6 +20,7 @@ from aotpack.ir.ops.quantization import Quantization
 from aotpack.stages import Graph, Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
+from aotpack.trace.agreement.other_inputs.keys import with_key_order
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
@@ -206,6 +207,8 @@ def _traced(
     call = None
     if found.run is not None and runs and is_module:
         call = Call(found.run, found.exported, found.example, graph.signature)
+    signature = with_key_order(graph.signature, given.module, call)
+    graph = replace(graph, signature=signature)
     return _Made(Traced(graph, golden), found.program, call)
 
 

@@ -93,6 +93,16 @@ class Negated(Tensor):
         return -found if func is Tensor.mul else found
 
 
+def test_attributes_of_a_tensor_are_compared() -> None:
+    x = torch.rand(4)
+    x.scale = 5  # type: ignore[attr-defined]
+    with pytest.raises(TraceError, match="gives another function than the model: on the example"):
+        function = Function(lambda x: x * getattr(x, "scale", 1), 1)
+        aotpack.compile(function, (x,), target="interpreter")
+    model = aotpack.compile(Function(lambda x: x * 2, 1), (x,), target="interpreter")
+    assert torch.equal(model(x), x * 2)
+
+
 def test_functions_of_a_class_are_compared() -> None:
     function, x = Function(lambda x: x * 2 + 1, 1), torch.rand(4)
     with pytest.raises(TraceError, match="gives another function than the model: on the example"):

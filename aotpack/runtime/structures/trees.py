@@ -30,7 +30,7 @@ class Tree:
     ``keys`` name the children of a "dict" and of classes: "named" (a tuple), "record" (a
     dataclass), "object" (a dict whose keys are attributes too). These have a ``name``, and so has
     a "dict" that is an OrderedDict. ``fields`` are the attributes of a "record" or "object"; those
-    that are no keys are None.
+    that are no keys are None. Results follow the order of a "dict" that is ``in_order``.
     """
 
     kind: Annotated[str, OneOf(_KINDS)]
@@ -39,6 +39,7 @@ class Tree:
     value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.children and self.kind not in _PARENTS:
@@ -50,6 +51,8 @@ class Tree:
             self._check_class()
         elif self.name not in (_DICTS if self.kind == "dict" else ("",)):
             raise Mismatch(shown(self.name), f"no name of a {self.kind}").within("name")
+        if self.in_order and self.kind != "dict":
+            raise Mismatch("true", f"false for a {self.kind}").within("in_order")
 
     def _check_class(self) -> None:
         if not all(map(is_plain, self.name.split("."))):
@@ -133,8 +136,18 @@ def _flatten_dict(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
     missing = [key for key in tree.keys if key not in value]
     extra = [str(key) for key in value if key not in tree.keys]
     _check_keys(tree, path, missing, extra)
+    if tree.in_order and (found := (*value,)) != tree.keys:
+        raise ArgumentError(f"{path!r} {order_in_words(found, tree.keys)}")
     for key, child in zip(tree.keys, tree.children, strict=True):
         flatten(child, value[key], f"{path}[{key!r}]", leaves)
+
+
+def order_in_words(found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Keys in another order than the example's, which results follow."""
+    return (
+        f"has its keys in the order {', '.join(map(repr, found))}, which results follow; give them "
+        f"as the example did: {', '.join(map(repr, wanted))}"
+    )
 
 
 def _flatten_fields(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,7 +51,7 @@ def resized(call: Call, values: Mapping[str, int], change: Change) -> Call:
             sizes = next(specs).shape[: leaf.dim()]
             leaf = change(leaf, [int(size.evaluate(values)) for size in sizes])
         found.append(leaf)
-    return Call(call.module, call.program, _example(call, found), call.signature)
+    return with_leaves(call, found)
 
 
 def repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -92,7 +93,7 @@ def _varied(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
     return torch.from_numpy(draw.integers(0, most + 1, tuple(x.shape))).to(x.dtype)
 
 
-def _example(call: Call, found: Sequence[Any]) -> Example:
-    """The leaves in the order of the program's placeholders as arguments."""
-    given: Example = pytree.tree_unflatten(list(found), call.program.call_spec.in_spec)
-    return given
+def with_leaves(call: Call, found: Sequence[Any]) -> Call:
+    """The call on other leaves, in the order of the program's placeholders."""
+    example: Example = pytree.tree_unflatten(list(found), call.program.call_spec.in_spec)
+    return replace(call, example=example)

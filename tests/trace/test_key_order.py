@@ -1,0 +1,99 @@
+"""Dicts whose keys come in another order than the example's: right, or refused in words."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import aotpack
+from aotpack.errors import AotpackError
+from tests.e2e.models import Function
+
+ZERO, ONE = torch.zeros(2), torch.ones(2)
+
+
+def joined(d: dict[str, Tensor]) -> Tensor:
+    return torch.cat([*d.values()])
+
+
+def second(d: dict[str, Tensor]) -> Tensor:
+    return [*d.values()][1] * 2
+
+
+def named(d: dict[str, Tensor]) -> Tensor:
+    return sum(d[key] * number for number, key in enumerate(sorted(d)))  # type: ignore[return-value]
+
+
+def summed(d: dict[str, Tensor]) -> Tensor:
+    return sum(d.values())  # type: ignore[return-value]
+
+
+def checked(d: dict[str, Tensor]) -> Tensor:
+    if next(iter(d)) != "a":
+        raise ValueError("a comes first")
+    return d["a"] + 1
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+@pytest.mark.parametrize("forward", [joined, second, checked])
+def test_results_that_follow_the_order(forward: Callable[..., Tensor], kind: Any) -> None:
+    given = kind(a=ZERO, b=ZERO.clone(), c=ZERO.clone())  # which tell nothing apart
+    model = aotpack.compile(Function(forward, 1), (given,), target="interpreter")
+    given = kind(a=ZERO, b=ONE, c=2 * ONE)
+    torch.testing.assert_close(model(given), forward(given))
+    other = kind(c=2 * ONE, a=ZERO, b=ONE)
+    with pytest.raises(AotpackError, match="in the order 'c', 'a', 'b', which .*: 'a', 'b', 'c'"):
+        model(other)
+
+
+@pytest.mark.parametrize("forward", [named, summed])
+def test_results_that_do_not(forward: Callable[..., Tensor]) -> None:
+    model = aotpack.compile(Function(forward, 1), ({"a": ZERO, "b": ONE},), target="interpreter")
+    for given in ({"b": ONE, "a": 3 * ONE}, {"a": ONE, "b": ZERO}):
+        torch.testing.assert_close(model(given), forward(given))
+
+
+def test_dicts_inside_of_others() -> None:
+    given = [{"x": ONE, "y": {"q": ZERO, "p": 3 * ONE}}]
+    model = aotpack.compile(
+        Function(lambda g: joined(g[0]["y"]), 1), (given,), target="interpreter"
+    )
+    torch.testing.assert_close(model(given), joined(given[0]["y"]))  # type: ignore[arg-type]
+    with pytest.raises(AotpackError, match=r"\[0\]\['y'\]\" has its keys in the order 'p', 'q'"):
+        model([{"x": ONE, "y": {"p": ZERO, "q": 3 * ONE}}])
+
+
+class Keywords(nn.Module):
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, scale: Tensor, **named: Tensor) -> Tensor:
+        return self.function(named) * scale
+
+
+def test_further_keywords() -> None:
+    given = {"scale": ONE.sum(), "b": ONE, "a": ZERO}
+    model = aotpack.compile(Keywords(joined), (), given, target="interpreter")
+    torch.testing.assert_close(model(**given), Keywords(joined)(**given))
+    torch.testing.assert_close(model(given["scale"], b=ONE, a=ZERO), model(**given))
+    with pytest.raises(AotpackError, match="what is given by name has its keys in the order"):
+        model(given["scale"], a=ZERO, b=ONE)
+    free = aotpack.compile(Keywords(named), (), given, target="interpreter")
+    torch.testing.assert_close(free(a=ZERO, b=ONE, scale=ONE.sum()), free(**given))
+
+
+def test_parameters_have_no_order() -> None:
+    function = Function(lambda x, y: torch.cat([x, y]), 2)
+    model = aotpack.compile(function, (ZERO, ONE), target="interpreter")
+    assert not model.signature.kwargs.in_order
+    drawn = aotpack.compile(
+        Function(lambda d: torch.rand(2) + d["a"] + d["b"], 1),
+        ({"a": ZERO, "b": ONE},),
+        target="interpreter",
+    )
+    first, second = {"b": ONE, "a": ZERO}, {"a": ZERO, "b": ONE}
+    assert torch.equal(drawn(first, seed=0), drawn(second, seed=0))
