@@ -208,7 +208,7 @@ def _copied(example: Example, *, keep_same: bool = False) -> Example:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with its attributes, of its class: functions may be its own (``__torch_function__``)."""
+    """A copy with its attributes, of its class, which may have functions of its own."""
     with torch._C.DisableTorchFunctionSubclass():
         found = tensor.clone()
         if type(found) is not type(tensor) and type(tensor) not in PLAIN:
