@@ -1,5 +1,18 @@
-"""``python -m aotpack`` is the command ``aotpack``."""
+"""The command ``aotpack``, which is ``python -m aotpack`` too."""
 
-from aotpack.cli import main
+import sys
 
-raise SystemExit(main())
+
+def run() -> int:
+    """Its exit code; an interrupt may come while modules are imported."""
+    try:
+        from aotpack.cli import main
+
+        return main()
+    except KeyboardInterrupt:
+        print("aotpack: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(run())

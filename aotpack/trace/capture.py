@@ -248,9 +248,10 @@ def decompose(
             converted_copies(program),
             separate_operands(program),
             copied_results(program),
-            distinct_names(program),
+            distinct_names(program) as others,
         ):
             decomposed = run_decompositions(program, whole)
+        decomposed.state_dict.update(others)
         check_sizes_kept(decomposed, program, fixed)
         keep_counted_ranges(decomposed, program)
         log = program.graph_module.meta.get(CONDITIONS, ConditionLog())

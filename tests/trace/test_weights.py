@@ -143,13 +143,13 @@ class Views(nn.Module):
         return x + self.weight.sum() + self.part.sum()
 
 
-@pytest.mark.parametrize("persistent", [True, False])
-@pytest.mark.parametrize(
-    "part", [lambda w: w[1:3], lambda w: w.t(), lambda w: w[0], lambda w: w[::2], torch.diagonal]
-)
-def test_weights_in_one_memory_are_given_together(part, persistent):
+PARTS = [lambda w: w[1:3], lambda w: w.t(), lambda w: w[0], lambda w: w[::2], torch.diagonal]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_weights_in_one_memory_are_given_together(part):
     whole = torch.rand(6, 4)
-    model = Views(part(whole), whole, persistent)
+    model = Views(part(whole), whole, True)
     package = aotpack.compile(model, (X,), target="interpreter")
     torch.testing.assert_close(package(X), model(X))
     new = torch.rand(6, 4)
@@ -158,8 +158,45 @@ def test_weights_in_one_memory_are_given_together(part, persistent):
             package.bind_weights(given, strict=False)
     torch.testing.assert_close(package(X), model(X))
     package.bind_weights({"weight": new, "part": part(new)})
-    model.load_state_dict({"weight": new} | ({"part": part(new)} if persistent else {}))
+    model.load_state_dict({"weight": new, "part": part(new)})
     torch.testing.assert_close(package(X), model(X))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_view_that_no_state_dict_has_follows_its_weight(part):
+    whole = torch.rand(6, 4)
+    model = Views(part(whole), whole, False)
+    package = aotpack.compile(model, (X,), target="interpreter")
+    package.bind_weights({"weight": torch.arange(24.0).view(6, 4)})
+    model.load_state_dict({"weight": torch.arange(24.0).view(6, 4)})
+    torch.testing.assert_close(package(X), model(X))
+
+
+class Twice(nn.Module):
+    """A buffer by two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("c", torch.zeros(4))
+        self.register_buffer("d", self.c)
+
+    def counted(self, x: torch.Tensor) -> torch.Tensor:
+        self.c.add_(x)
+        return self.d * 1
+
+    def read(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c + x
+
+
+def test_state_by_two_names_is_one_for_all_methods():
+    model, x = Twice(), torch.ones(4)
+    given = {one: aotpack.Method(getattr(model, one), (x,)) for one in ("counted", "read")}
+    package = aotpack.compile(given, target="interpreter")
+    new = {"c": torch.full((4,), 5.0), "d": torch.full((4,), 5.0)}
+    package.bind_weights(new)
+    model.load_state_dict(new)
+    for method in ("read", "counted", "counted", "read"):
+        assert torch.equal(getattr(package, method)(x), getattr(model, method)(x))
 
 
 def test_weights_beside_each_other_are_given_alone():

@@ -45,8 +45,8 @@ _DEEPEST = 6  # attributes and items between a module and its cache
 def with_state(program: ExportedProgram, module: nn.Module | None, name: str) -> ExportedProgram:
     """The program with buffers for constants that it changes; the same object without any.
 
-    They are called as ``module`` reaches them, which gets them as buffers too. Other constants that
-    are views of a weight are read from it: the weight may be bound again.
+    They are called as ``module`` reaches them, which gets them as buffers too. What no state_dict
+    has and is a view of a weight is read from it: the weight may be bound again.
     """
     program = _with_views(program)
     memory = memory_of_names(program)
@@ -76,7 +76,10 @@ def with_state(program: ExportedProgram, module: nn.Module | None, name: str) ->
 
 
 def _with_views(program: ExportedProgram) -> ExportedProgram:
-    """The program with ``as_strided`` of a weight for each unchanged constant in its memory."""
+    """The program with ``as_strided`` of a weight for what is unchanged and lies in its memory.
+
+    That is constants, and buffers that are not persistent.
+    """
     memory = memory_of_names(program)
     specs = [one for one in program.graph_signature.input_specs if one.target in memory]
     owners = {
@@ -84,16 +87,18 @@ def _with_views(program: ExportedProgram) -> ExportedProgram:
         for one in specs
         if one.kind in _OWNING and _is_plain(program.state_dict.get(one.target))
     }
-    views = {
-        one.arg.name: (program.constants[one.target], owners[memory[one.target][0]])
+    found = [
+        (one, owners[memory[one.target][0]])
         for one in specs
-        if one.kind is InputKind.CONSTANT_TENSOR and memory[one.target][0] in owners
-    }
-    changed = _changed(program) if views else set()
+        if one.target not in program.state_dict and memory[one.target][0] in owners
+    ]
+    changed = _changed(program) if found else set()
     views = {
-        name: (view, owner)
-        for name, (view, owner) in views.items()
-        if owner.target not in changed and view.dtype is program.state_dict[owner.target].dtype
+        one.arg.name: (program.constants[one.target], owner)
+        for one, owner in found
+        if memory[one.target] != memory[owner.target]
+        and changed.isdisjoint((owner.target, one.target))
+        and program.constants[one.target].dtype is program.state_dict[owner.target].dtype
     }
     if not views:
         return program
@@ -166,18 +171,18 @@ def check_caches(name: str, module: nn.Module) -> None:
 
 
 @contextmanager
-def distinct_names(program: ExportedProgram) -> Iterator[None]:
+def distinct_names(program: ExportedProgram) -> Iterator[Mapping[str, torch.Tensor]]:
     """Inside the block, the names of a tensor that is changed have tensors of their own.
 
     torch.export computes with one of the names, and functionalisation cannot change a tensor that
-    it gets twice.
+    it gets twice. Yields what those names stand for, for the program that is made of this one.
     """
     held, changed = program.state_dict, _changed(program)
     shared = {id(held[name]) for name in changed if name in held}
     others = {n: one for n, one in held.items() if id(one) in shared and n not in changed}
     held.update((name, torch.empty_like(one)) for name, one in others.items())
     try:
-        yield
+        yield others
     finally:
         held.update(others)
 
