@@ -3,16 +3,20 @@
 from aotpack.ir.dtypes import DType
 from aotpack.ir.ops.opinfo import TWINS
 from aotpack.ir.values import Value
-from aotpack.lower.context import Context, Index
+from aotpack.lower.context import Context, Index, Scalar
 from aotpack.lower.elementwise.pointwise import result_dtype
 from aotpack.lower.registry import CannotLower, lowering
 from aotpack.lower.values import apply, cast, constant, decoded, encoded, position, round_to
 from aotpack.stages import Arg, Ref
 
 
-def _convert(c: Context, self: Ref, *_: Arg, **__: Arg) -> None:
-    """Copies and conversions: a cast to the result's dtype."""
-    c.pointwise(c.result(), lambda index: _converted(c, c.load(self, index)))
+def _convert(c: Context, self: Ref | Scalar, *_: Arg, **__: Arg) -> None:
+    """Copies and conversions: a cast to the result's dtype. ``vmap`` makes tensors of numbers."""
+    if isinstance(self, Ref):
+        c.pointwise(c.result(), lambda index: _converted(c, c.load(self, index)))
+    else:
+        number = round_to(constant(self, result_dtype(c)), result_dtype(c))
+        c.pointwise(c.result(), lambda index: number)
 
 
 def _converted(c: Context, value: Value) -> Value:

@@ -5,12 +5,14 @@ whatever the sizes are. Numbers differ from torch's, distributions do not.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch._functorch.predispatch import _add_batch_dim
+from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_all_functorch_interpreters
 from torch.overrides import TorchFunctionMode
 
 from aotpack.runtime.golden.philox import philox
@@ -53,7 +55,11 @@ class Draws(TorchFunctionMode):
     def bits(self, size: Sequence[Any]) -> torch.Tensor:
         """The next stream: 64 random bits for each element."""
         self.count += 1
-        bits: torch.Tensor = torch.ops.aotpack.philox(self.seed, self.count - 1, list(size))
+        members = [*_members()]
+        shape = [*(count for _, count in members), *size]
+        bits: torch.Tensor = torch.ops.aotpack.philox(self.seed, self.count - 1, shape)
+        for level, _ in members:
+            bits = _add_batch_dim(bits, 0, level)
         return bits
 
     def uniform(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
@@ -81,6 +87,13 @@ class Draws(TorchFunctionMode):
             radius = ((bits & mask) + 1).to(wide) * unit
             turn = ((bits >> 32) & mask).to(wide) * unit
         return ((radius.log() * -2).sqrt() * (turn * (2 * math.pi)).cos()).to(dtype)
+
+
+def _members() -> Iterator[tuple[int, Any]]:
+    """Levels of ``torch.vmap`` whose members draw numbers of their own, with their counts."""
+    for one in retrieve_all_functorch_interpreters():
+        if isinstance(one, VmapInterpreter) and one.randomness() == "different":
+            yield one.level(), one.batch_size()
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
