@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ..arrays.device_array import DeviceArray
 from ..arrays.frameworks import Frameworks
@@ -23,6 +23,7 @@ from ..safetensors import read_safetensors
 from ..torch_calls import TorchCalls
 
 ResultT = TypeVar("ResultT")
+PackageT = TypeVar("PackageT", bound="Package")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ class Package(OnDevice):
         finally:
             self._held.free()
 
-    def __enter__(self) -> Self:
+    def __enter__(self: PackageT) -> PackageT:
         return self
 
     def __exit__(

@@ -224,7 +224,7 @@ class OperatorReader(ComplexReader):
         steps = Steps(node, self.unused)
         for rule in rules_of(node):
             if isinstance(rule, Inside) and node.graph is self._main:
-                check_known_positions(rule.tensor, rule.size, self._sizes.convert)
+                check_known_positions(rule, self._sizes.convert)
             if not self._check_indices:
                 self.unchecked |= dict.fromkeys(placeholders_behind(rule))
                 continue

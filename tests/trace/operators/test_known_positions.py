@@ -24,6 +24,10 @@ class Positions(nn.Module):
         return self.read(self.table, x)
 
 
+def places(x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(x.shape[0])
+
+
 READS: dict[str, tuple[Callable[[nn.Embedding, torch.Tensor], torch.Tensor], int]] = {
     "embedding": (lambda table, x: table(torch.arange(x.shape[0])), 8),
     "of a batch": (lambda table, x: table(torch.arange(x.shape[0])[None].expand(2, -1)), 8),
@@ -36,6 +40,15 @@ READS: dict[str, tuple[Callable[[nn.Embedding, torch.Tensor], torch.Tensor], int
     ),
     "int32": (lambda table, x: table(torch.arange(x.shape[0], dtype=torch.int32)), 8),
     "twice as many": (lambda table, x: table(torch.arange(2 * x.shape[0])), 4),
+    "in steps": (lambda table, x: table(torch.arange(x.shape[0])[::2]), 8),
+    "behind each other": (lambda table, x: table(places(x).repeat(2).flip(0)), 8),
+    "counted": (lambda table, x: table(torch.ones(x.shape[0]).cumsum(0).long()), 7),
+    "the last": (lambda table, x: table(torch.tensor([x.shape[0] - 1])), 8),
+    "filled": (lambda table, x: table(torch.full((3,), x.shape[0] + 3)), 4),
+    "sorted": (lambda table, x: table(places(x).sort(descending=True).values), 8),
+    "rounded": (lambda table, x: table(torch.linspace(0, x.shape[0] - 1, 3).long()), 8),
+    "half of them": (lambda table, x: table(torch.arange(x.shape[0])[: x.shape[0] // 2]), 17),
+    "from the end": (lambda table, x: table.weight[-1 - places(x)], 8),
     "none of few": (lambda table, x: table(torch.arange(3, x.shape[0])), 8),
 }
 
@@ -60,9 +73,34 @@ def test_positions_that_stay_inside_are_read(name: str) -> None:
 @pytest.mark.parametrize("name", READS)
 def test_sizes_whose_positions_leave_are_told(name: str, more: int | None) -> None:
     most = READS[name][1]
-    words = rf"of 8 rows: eager raises IndexError.*Declare max={most} for tokens,.*_positions\.py:"
+    words = rf"(of|leave) 8 rows: eager raises IndexError.*Declare max={most} for tokens,.*_positions\.py:"
     with pytest.raises(UnsupportedError, match=words):
         built(name, None if more is None else most + more)
+
+
+STAY: dict[str, Callable[[nn.Embedding, torch.Tensor], torch.Tensor]] = {
+    "clamped": lambda table, x: table(places(x).clamp(max=7)),
+    "remainders": lambda table, x: table((places(x) * 3) % 8),
+    "chosen": lambda table, x: table(torch.where(places(x) < 8, places(x), 0)),
+    "few": lambda table, x: table(places(x)[:8]),
+    "of the tensor": lambda table, x: x[places(x).flip(0)],
+    "drawn": lambda table, x: table(torch.randint(0, 8, (x.shape[0],))),
+    "by mask": lambda table, x: table(places(x)[places(x) < 8]),
+}
+
+
+@pytest.mark.parametrize("read", STAY.values(), ids=STAY)
+def test_computed_positions_that_stay_inside(
+    read: Callable[[nn.Embedding, torch.Tensor], torch.Tensor],
+) -> None:
+    model, shapes = Positions(read), {"x": {0: Dim("tokens", min=2)}}
+    packaged = aotpack.compile(model, (torch.rand(4),), dynamic_shapes=shapes, target="cpu")
+    if read is STAY["drawn"]:
+        assert packaged(torch.rand(30), seed=0).shape == (30, 4)
+        return
+    for size in (2, 7, 8, 9, 30):
+        x = torch.rand(size)
+        torch.testing.assert_close(packaged(x), model(x))
 
 
 def test_positions_of_data_are_the_callers() -> None:
