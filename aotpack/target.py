@@ -18,6 +18,7 @@ SUPPORTED_ARCHES = (80, 86, 89, 90, 100, 103, 120)
 _NOT_BUILT_YET = {"gfx": "AMD code objects"}
 _PTX = "+ptx"
 _SPELLING = re.compile(r"(?:sm_)?(\d+)(?:\.(\d))?(a?)")
+_BACKENDS = ("cuda", "ptx", "cpu", "interpreter")
 _CUDA_ATTRIBUTES = (75, 76)  # compute capability, major and minor, in cuDeviceGetAttribute
 
 
@@ -31,6 +32,13 @@ class Target:
 
     backend: str
     arch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.backend not in _BACKENDS:
+            raise UsageError(
+                f"the backend {self.backend!r} is not known; {', '.join(_BACKENDS)} are, and "
+                "Target.parse('sm_90') reads a target"
+            )
 
     def __str__(self) -> str:
         prefix = {"cuda": "sm", "ptx": "ptx"}.get(self.backend)
@@ -124,7 +132,7 @@ def native_target() -> Target:
     if arch is None:
         raise UsageError(
             "target 'native' asks the NVIDIA driver for the GPU of this machine, and no driver with"
-            " a GPU was found; name the target to build for instead, such as sm_90"
+            " a GPU was found; name the target to build for instead, such as sm_90 or cpu"
         )
     if arch in SUPPORTED_ARCHES:
         return Target("cuda", arch)

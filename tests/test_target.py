@@ -120,3 +120,9 @@ def test_native_refuses_where_nothing_runs(
     monkeypatch.setattr(target_module, "device_arch", lambda: found)
     with pytest.raises(UsageError, match=complaint):
         native_target()
+
+
+def test_a_backend_is_one_of_four() -> None:
+    assert str(Target("cuda", 90)) == "sm_90"
+    with pytest.raises(UsageError, match=r"backend 'sm_90' is not known; cuda, .* Target.parse"):
+        Target("sm_90")

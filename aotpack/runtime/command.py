@@ -246,7 +246,7 @@ def _parser(name: str) -> Parser:
         description="What the package is, is it right, how fast is it.",
         allow_abbrev=False,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = commands.add_parser(
         "info", help="signature, targets, kernels, memory", allow_abbrev=False
     )

@@ -322,6 +322,8 @@ def _at_line(error: BaseException, path: Path | None) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).name == path.name]
     rows = [message, *(f"at {shown_frame(frame)}" for frame in own[-1:])]
+    if "attempted relative import" in message:
+        rows.append("A file is loaded alone; a module of a package is package.module:model")
     for cause in _causes(error):
         rows.append(f"caused by {type(cause).__name__}: {_text(cause)}")
         deepest = traceback.extract_tb(cause.__traceback__)[-1:]

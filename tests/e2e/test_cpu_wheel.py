@@ -185,3 +185,19 @@ def test_code_for_another_machine_is_refused_before_tracing(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="--cpu-arch z80 is not known; accepted: "):
         aotpack.build(mlp(), ("no tensor",), targets="cpu", cpu_arch="z80", out=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+class Constant(nn.Module):
+    """A model without arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(3.0))
+
+    def forward(self) -> torch.Tensor:
+        return self.weight * 2
+
+
+def test_a_call_without_arguments_gives_an_array_of_numpy() -> None:
+    found = aotpack.compile(Constant(), (), target="cpu")()
+    assert type(found) is np.ndarray and found.tolist() == [0.0, 2.0, 4.0]

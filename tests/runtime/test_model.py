@@ -35,6 +35,13 @@ def test_what_is_public_is_read_only(model: Model) -> None:
     np.testing.assert_array_equal(model(X, X), X * 4)
 
 
+def test_a_closed_model_is_not_entered(package: Path) -> None:
+    with load(package, FakeDevice((1, 0))) as model:
+        assert model(X, X).shape == X.shape
+    with pytest.raises(ClosedError, match="entering demo: the model was closed"), model:
+        pass
+
+
 def test_device_arrays_come_back_as_device_arrays(model: Model, device: FakeDevice) -> None:
     x = DeviceArray.from_numpy(device, X, DTYPES["float32"])
     live = len(device.blocks)

@@ -258,7 +258,7 @@ class Frameworks:
         self._device, self._stream, self._with_strides = device, stream, with_strides
         self._made: dict[str, Framework] = {}
         self._by_type: dict[type, Framework] = {}
-        self.default: Framework = DlpackFramework(device)
+        self.default = self._make("numpy" if is_host(device) else "dlpack")  # of no arguments
 
     def of(self, value: Any) -> Framework:
         """The framework ``value`` belongs to."""

@@ -138,7 +138,8 @@ def _without_memory(values: Sequence[Any]) -> ArgumentError:
                 return _nested()
             return ArgumentError(
                 f"a torch tensor of layout {value.layout} has no plain memory "
-                f"({str(error).splitlines()[0]}); accepted: dense tensors"
+                f"({str(error).splitlines()[0]}); accepted: dense tensors, outside of "
+                "transformations (vmap, grad, export, fx)"
             )
     return ArgumentError("the memory of a torch tensor was given back meanwhile")
 

@@ -84,7 +84,12 @@ class CpuDevice:
         try:
             block = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
-            raise DeviceError(f"allocating {size:,} bytes on cpu: {error}") from None
+            number = getattr(error, "errno", None)
+            reason = error if number is None else os.strerror(number)
+            raise DeviceError(
+                f"allocating {size:,} bytes on cpu: {reason}; a smaller call, or a machine with "
+                "more memory, is needed"
+            ) from None
         if size >= _PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # the kernel may have no huge pages
                 block.madvise(mmap.MADV_HUGEPAGE)

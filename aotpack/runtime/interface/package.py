@@ -222,6 +222,7 @@ class Package(OnDevice):
             self._held.free()
 
     def __enter__(self: PackageT) -> PackageT:
+        self._pool.check_open("entering")
         return self
 
     def __exit__(

@@ -30,7 +30,13 @@ def weights_file(manifest: Manifest, given: Path | None) -> Path | None:
     if given is not None:
         return given
     if manifest.weights_mode == "embed":
-        return manifest.folder / "weights.safetensors"
+        path = manifest.folder / "weights.safetensors"
+        if not path.is_file():
+            raise WeightError(
+                f"loading {manifest.signature.name}: its file weights.safetensors is missing from "
+                f"{manifest.folder}; install the wheel again"
+            )
+        return path
     if manifest.weights_mode == "none":
         return None
     signature, name = manifest.signature, sidecar_name_of(manifest)
