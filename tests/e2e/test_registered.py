@@ -289,6 +289,26 @@ def test_a_wrong_lowering_is_refused(kind: str) -> None:
     assert f"aot_tests.wrong_{kind}.default" in str(refusal.value)
 
 
+@pytest.mark.parametrize("low", [1, 2, 9])
+@pytest.mark.parametrize(
+    "part", [lambda x: x[::2], lambda x: x[: x.shape[0] // 2 + 1], lambda x: x[-1:].t()]
+)
+def test_parts_of_a_dynamic_size(part: Callable[[Tensor], Tensor], low: int) -> None:
+    op = unregistered(f"part_{low}_{id(part)}")
+    aotpack.register_lowering(op)(lambda x, y: x + 1)
+    dims = {0: torch.export.Dim("rows", min=low, max=64)}
+    x = torch.rand(12, 5)
+    model = aotpack.compile(
+        Calls(lambda x, y: op(part(x), part(y))),
+        (x, x.clone()),
+        dynamic_shapes=(dims, dims),
+        target="interpreter",
+    )
+    for rows in (low, low + 1, 64):
+        x = torch.rand(rows, 5)
+        torch.testing.assert_close(model(x, x.clone()), part(x) + 1)
+
+
 def test_an_error_of_a_lowering_has_its_line_and_the_call_s_alone() -> None:
     op = unregistered("failing")
 

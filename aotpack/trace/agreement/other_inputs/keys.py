@@ -45,9 +45,9 @@ def with_key_order(signature: Signature, model: Any, call: Call | None) -> Signa
 
 
 def _further(signature: Signature, model: Any) -> list[str]:
-    """The keywords that ``**kwargs`` of forward holds."""
+    """The keywords that ``**kwargs`` of forward holds; those of a program are parameters."""
     if not isinstance(model, nn.Module):
-        return [*signature.kwargs.keys]
+        return []
     parameters = inspect.signature(model.forward).parameters
     named = {one.name for one in parameters.values() if one.kind is not _VAR_KEYWORD}
     return [key for key in signature.kwargs.keys if key not in named]
