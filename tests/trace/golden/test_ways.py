@@ -145,5 +145,5 @@ def test_sizes_are_read(value: object, size: float):
 
 @pytest.mark.parametrize("value", ["4MB", "", "-1", 0, "1e3", "all", math.nan, None])
 def test_other_sizes_are_refused(value: object):
-    with pytest.raises(UsageError, match=r"golden=.*; accepted are 'full', 'none' and a number"):
+    with pytest.raises(UsageError, match="golden data of .*; accepted are 'full', 'none' and meg"):
         read_golden(value)

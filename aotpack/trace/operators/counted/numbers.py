@@ -48,10 +48,10 @@ def demands_of_numbers(node: fx.Node, sizes: Sizes) -> Iterator[Demand]:
 
 
 def _integers(arguments: Iterable[Any], sizes: Sizes) -> Iterator[Int]:
-    """Those arguments that are integers of the host and no constants."""
+    """Those arguments that are computed from sizes; what data or a loop count is none."""
     for one in arguments:
         value = one.meta.get("val") if isinstance(one, fx.Node) else None
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, torch.SymInt) and sizes.knows(value):
             yield sizes.convert(value)
 
 
