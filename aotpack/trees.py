@@ -31,7 +31,7 @@ class Tree:
     ``keys`` name the children. ``name`` is that of the class of a "named", "record" or "object",
     and ``ORDERED`` for a "dict" that is one.
     ``fields`` are the attributes of a "record" or "object"; those that are no keys are None.
-    A "dict" that is ``in_order`` has its keys in this order alone, as results follow it.
+    Results follow the order of the keys ``in_order`` of a "dict", so a call gives them in it.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Tree:
     value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
-    in_order: bool = False
+    in_order: tuple[str, ...] = ()
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -314,7 +314,7 @@ def _tree(tree: Tree) -> dict[str, Any]:
     if tree.fields:
         data["fields"] = list(tree.fields)
     if tree.in_order:
-        data["in_order"] = True
+        data["in_order"] = list(tree.in_order)
     if tree.kind == "constant":
         data["value"] = _fixed(tree.value)
     return data

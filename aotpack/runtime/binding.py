@@ -25,7 +25,7 @@ class Binder:
         self._has_tensors_alone = all(child.kind == "leaf" for child in children)
         self._is_plain = self._has_tensors_alone and self._names == self._positional[: self._count]
         self._parts = [*zip(self._names, children, strict=True)]
-        self._in_order = kwargs.keys if kwargs.in_order else ()
+        self._in_order = kwargs.in_order
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The tensors in the order of the signature's inputs."""

@@ -33,6 +33,7 @@ from aotpack.trace.diagnostics.guards import LeafSpec
 from aotpack.trace.diagnostics.multiples import SomeSizesError
 from aotpack.trace.dynamic import leaf_specs, specs_by_argument
 from aotpack.trace.eager import Call, in_program_order
+from aotpack.trace.golden.budget import why_not_compared
 from aotpack.trace.golden.ways import Ways
 from aotpack.trace.graph import build_graph
 from aotpack.trace.host.copies import HostCopies
@@ -207,7 +208,8 @@ def _traced(
     call = None
     if found.run is not None and runs and is_module:
         call = Call(found.run, found.exported, found.example, graph.signature)
-    signature = with_key_order(graph.signature, given.module, call)
+    permuted = None if why_not_compared(found.program) else call
+    signature = with_key_order(graph.signature, given.module, permuted)
     graph = replace(graph, signature=signature)
     return _Made(Traced(graph, golden), found.program, call)
 

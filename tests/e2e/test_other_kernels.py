@@ -66,7 +66,7 @@ class Interface(nn.Module):
         (in_place, r"aot_cuda_extension.scale_.default.*aotpack.register_lowering"),
         (by_address, r"memory \(CUDA C\+\+.*torch.library.triton_op(.|\n)*memmove"),
         (by_dlpack, r"memory \(CUDA C\+\+.*torch.library.triton_op(.|\n)*np.from_dlpack"),
-        (by_array, r"memory \(CUDA C\+\+.*torch.library.triton_op(.|\n)*np.asarray"),
+        (by_array, r"numpy computes in no package: write the functions of torch(.|\n)*np.asarray"),
         (lambda x: Interface()(x), r"memory \(CUDA C\+\+.*triton_op(.|\n)*cuda_array_interface"),
     ],
 )

@@ -148,3 +148,20 @@ def test_refuses_a_rounded_root_of_a_size() -> None:
     symbol = sympy.Symbol("s", integer=True, positive=True)
     with pytest.raises(UnsupportedError, match=r"rounded from a float .*a number times a size"):
         whole_number(TruncToInt(FloatPow(ToFloat(symbol), 0.5)), lambda _: Int.of(Var("s", 1, 9)))
+
+
+class EmptyPart(nn.Module):
+    """Rows that are none for some sizes, rolled, and read beside others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, m = x.shape
+        return F.pad(x[m // 2 : n // 2].roll(1, 0), (0, 0, 1, 1)).sin()
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_an_index_is_divided_by_no_size_of_0(target: str) -> None:
+    shapes = ({0: Dim("a", min=2, max=40), 1: Dim("c", min=2, max=40)},)
+    model = aotpack.compile(EmptyPart(), (torch.randn(6, 5),), target=target, dynamic_shapes=shapes)
+    for sizes in ((2, 2), (3, 2), (9, 4), (4, 9), (40, 2), (40, 40)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(model(x), EmptyPart()(x))

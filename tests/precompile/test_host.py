@@ -270,7 +270,9 @@ def test_code_for_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         UsageError, match=f"--cpu-arch {other} cannot be .* another machine is built"
     ):
         host_build(other)
-    with pytest.raises(UsageError, match=r"--cpu-arch haswell cannot .*accepted: [\w.\-, ]+\.$"):
+    with pytest.raises(
+        UsageError, match=r"--cpu-arch haswell is not known; accepted: [\w.\-, ]+\.$"
+    ):
         host_build("haswell")
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(UsageError, match="this machine is riscv64; accepted: x86_64, aarch64"):

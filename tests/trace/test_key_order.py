@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -56,6 +56,38 @@ def test_results_that_do_not(forward: Callable[..., Tensor]) -> None:
         torch.testing.assert_close(model(given), forward(given))
 
 
+def doubled(d: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: one * 2 for key, one in d.items()}
+
+
+def test_results_by_key_have_no_order() -> None:
+    model = aotpack.compile(Function(doubled, 1), ({"a": ZERO, "b": ONE},), target="interpreter")
+    found = model({"b": ONE, "a": 3 * ONE})
+    assert found["a"].tolist() == [6.0, 6.0] and found["b"].tolist() == [2.0, 2.0]
+
+
+def test_a_program_finds_inputs_by_key() -> None:
+    function = Function(lambda d: d["a"] * 2 + d["b"], 1)
+    program = torch.export.export(function, ({"a": ZERO, "b": ONE},))
+    model = aotpack.compile(program, target="interpreter")
+    given = {"b": ONE, "a": 3 * ONE}
+    assert torch.equal(model(given), program.module()(given))
+
+
+class Named(NamedTuple):
+    d: dict[str, Tensor]
+    z: Tensor
+
+
+def test_dicts_inside_of_named_tuples() -> None:
+    function = Function(lambda n: joined(n.d) + n.z, 1)
+    given = Named({"a": ZERO, "b": ONE}, ONE[:1])
+    model = aotpack.compile(function, (given,), target="interpreter")
+    torch.testing.assert_close(model(given), function(given))
+    with pytest.raises(AotpackError, match="in the order 'b', 'a', which results follow"):
+        model(Named({"b": ONE, "a": ZERO}, ONE[:1]))
+
+
 def test_dicts_inside_of_others() -> None:
     given = [{"x": ONE, "y": {"q": ZERO, "p": 3 * ONE}}]
     model = aotpack.compile(
@@ -80,6 +112,7 @@ def test_further_keywords() -> None:
     model = aotpack.compile(Keywords(joined), (), given, target="interpreter")
     torch.testing.assert_close(model(**given), Keywords(joined)(**given))
     torch.testing.assert_close(model(given["scale"], b=ONE, a=ZERO), model(**given))
+    torch.testing.assert_close(model(b=ONE, scale=ONE.sum(), a=ZERO), model(**given))
     with pytest.raises(AotpackError, match="what is given by name has its keys in the order"):
         model(given["scale"], a=ZERO, b=ONE)
     free = aotpack.compile(Keywords(named), (), given, target="interpreter")

@@ -379,6 +379,7 @@ def _evaluate(atom: Atom, values: Mapping[str, Any], indirect: Callable[[Any], A
         lower = a < b
         return lower * a + (1 - lower) * b if atom.name == "min" else lower * b + (1 - lower) * a
     num, den = atom.num.evaluate(values, indirect), atom.den.evaluate(values, indirect)
+    den = den + (den == 0)  # an index of a tensor without elements
     return num // den if isinstance(atom, Quotient) else num % den
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from aotpack.ir.symbolic.facts import known_nonnegative
+from aotpack.ir.symbolic.facts import known_le, known_nonnegative
 from aotpack.ir.symbolic.integers import (
     Atom,
     Axis,
@@ -15,6 +15,7 @@ from aotpack.ir.symbolic.integers import (
     Quotient,
     Remainder,
     Var,
+    maximum,
 )
 from aotpack.ir.values import INFIX, Apply, Const, IndexValue, Load, Value
 from aotpack.render.emit.arguments import Arguments
@@ -101,8 +102,12 @@ class Integers(Dependent):
         return found
 
     def _division(self, atom: Quotient | Remainder) -> str:
-        """Divisions of both languages round towards zero: right for numerators >= 0 only."""
-        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(atom.den)
+        """Divisions of both languages round towards zero: right for numerators >= 0 only.
+
+        What reads no element may divide by the size 0, which stops a processor.
+        """
+        divisor = atom.den if known_le(1, atom.den) else maximum(atom.den, 1)
+        num, den = self.frame.start(atom) or self._operand(atom.num), self._operand(divisor)
         quotient, rest = self.dialect.quotient, self.dialect.remainder(num, den)
         if known_nonnegative(atom.num):
             return quotient(num, den) if isinstance(atom, Quotient) else rest

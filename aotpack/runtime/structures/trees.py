@@ -30,7 +30,7 @@ class Tree:
     ``keys`` name the children of a "dict" and of classes: "named" (a tuple), "record" (a
     dataclass), "object" (a dict whose keys are attributes too). These have a ``name``, and so has
     a "dict" that is an OrderedDict. ``fields`` are the attributes of a "record" or "object"; those
-    that are no keys are None. Results follow the order of a "dict" that is ``in_order``.
+    that are no keys are None. Results follow the order of the keys ``in_order`` of a "dict".
     """
 
     kind: Annotated[str, OneOf(_KINDS)]
@@ -39,7 +39,7 @@ class Tree:
     value: Constant = None
     name: str = ""
     fields: tuple[str, ...] = ()
-    in_order: bool = False
+    in_order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.children and self.kind not in _PARENTS:
@@ -51,8 +51,8 @@ class Tree:
             self._check_class()
         elif self.name not in (_DICTS if self.kind == "dict" else ("",)):
             raise Mismatch(shown(self.name), f"no name of a {self.kind}").within("name")
-        if self.in_order and self.kind != "dict":
-            raise Mismatch("true", f"false for a {self.kind}").within("in_order")
+        if self.in_order and (self.kind != "dict" or not {*self.in_order} <= {*self.keys}):
+            raise Mismatch(shown([*self.in_order]), "keys of a dict").within("in_order")
 
     def _check_class(self) -> None:
         if not all(map(is_plain, self.name.split("."))):
@@ -136,8 +136,8 @@ def _flatten_dict(tree: Tree, value: Any, path: str, leaves: list[Any]) -> None:
     missing = [key for key in tree.keys if key not in value]
     extra = [str(key) for key in value if key not in tree.keys]
     _check_keys(tree, path, missing, extra)
-    if tree.in_order and (found := (*value,)) != tree.keys:
-        raise ArgumentError(f"{path!r} {order_in_words(found, tree.keys)}")
+    if tree.in_order and (*value,) != tree.in_order:
+        raise ArgumentError(f"{path!r} {order_in_words((*value,), tree.in_order)}")
     for key, child in zip(tree.keys, tree.children, strict=True):
         flatten(child, value[key], f"{path}[{key!r}]", leaves)
 

@@ -85,12 +85,23 @@ def _differ(x: torch.Tensor) -> bool:
 
 
 def _varied(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
-    if x.is_complex() or x.itemsize < 2 or x.numel() < 2 or _differ(x):
-        return x
+    few = x.is_complex() or x.itemsize < 2 or x.numel() < 2
+    return x if few or _differ(x) else _drawn_like(x, draw)
+
+
+def _drawn_like(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
+    """Floats of a normal distribution, or integers up to its largest and 1."""
     if x.is_floating_point():
         return torch.from_numpy(draw.standard_normal(tuple(x.shape))).to(x.dtype)
     most = max(1, min(int(x.max()), 2**31))
     return torch.from_numpy(draw.integers(0, most + 1, tuple(x.shape))).to(x.dtype)
+
+
+def random_like(leaf: Any, seed: int) -> Any:
+    """Other numbers for a tensor; complex ones, and what is no tensor, stay as they are."""
+    if not isinstance(leaf, torch.Tensor) or leaf.is_complex() or not leaf.numel():
+        return leaf
+    return _drawn_like(leaf, np.random.default_rng(seed))
 
 
 def with_leaves(call: Call, found: Sequence[Any]) -> Call:

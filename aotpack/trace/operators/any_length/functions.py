@@ -255,7 +255,9 @@ def _interpolate(
         scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor] * len(dims)
     )
     is_whole = all(isinstance(one, (int, float)) and one > 0 and one % 1 == 0 for one in factors)
-    if size is None and is_whole and _is_dynamic(input) and len(factors) == len(dims):
+    is_filtered = options.get("antialias", False)  # whose filter follows the factor
+    is_given = size is None and is_whole and not is_filtered and len(factors) == len(dims)
+    if is_given and _is_dynamic(input):
         size = [n * int(factor) for n, factor in zip(dims, factors, strict=True)]
         scale_factor = recompute_scale_factor = None
     given = size, scale_factor, mode, align_corners, recompute_scale_factor
