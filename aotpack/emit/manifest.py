@@ -111,9 +111,7 @@ def _defaults(signature: Signature) -> dict[str, Any]:
 
 
 def _counted(signature: Signature) -> dict[str, Any]:
-    """The sizes that data decide, and the conditions on them; nothing if there are none."""
-    if not signature.counted:
-        return {}
+    """The sizes that data decide, and conditions on sizes; nothing if there are none."""
     counted = [
         {"name": one.size.name, "low": one.size.low, "high": one.size.high, "place": one.place}
         for one in signature.counted
@@ -122,7 +120,10 @@ def _counted(signature: Signature) -> dict[str, Any]:
         {"holds": _size(one.holds), "text": one.text, "place": one.place}
         for one in signature.conditions
     ]
-    return {"counted": counted, "conditions": conditions}
+    return {
+        **({"counted": counted} if counted else {}),
+        **({"conditions": conditions} if conditions or counted else {}),
+    }
 
 
 def golden_facts(golden: Golden) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _renamed(traced: Traced, tensors: Mapping[str, _Tensor], labels: Mapping[str
     graph = traced.graph
     names = {weight.name: tensors[weight.name].name for weight in graph.weights}
     weights = {
-        names[weight.name]: _weight(weight, tensors[weight.name]) for weight in graph.weights
+        names[weight.name]: _weight(weight, tensors[weight.name], names) for weight in graph.weights
     }
     signature = replace(
         graph.signature,
@@ -184,8 +184,9 @@ def _renamed(traced: Traced, tensors: Mapping[str, _Tensor], labels: Mapping[str
     return replace(traced, graph=renamed, golden=_golden(traced.golden, names))
 
 
-def _weight(weight: Weight, tensor: _Tensor) -> Weight:
-    return replace(weight, name=tensor.name, names=tensor.names, is_constant=tensor.is_constant)
+def _weight(weight: Weight, tensor: _Tensor, names: Mapping[str, str]) -> Weight:
+    made = replace(weight, name=tensor.name, names=tensor.names, is_constant=tensor.is_constant)
+    return replace(made, shares=tuple(names.get(one, one) for one in weight.shares))
 
 
 def _ref(ref: Ref, names: Mapping[str, str]) -> Ref:

@@ -1,4 +1,4 @@
-"""The user's source line of an operator, from the stack trace that torch.export records."""
+"""The user's source: the line of an operator, from a stack trace, and what code compares."""
 
 import dis
 import itertools
@@ -94,8 +94,9 @@ def shown_path(file: str) -> str:
     return "/".join(parts[-2:] if "site-packages" in parts else parts[-1:])
 
 
-def same_constants(code: CodeType) -> set[int]:
+def same_constants(code: CodeType) -> list[int]:
     """The constants of which code asks whether an object is one: True of ``x is True``."""
     steps = itertools.pairwise(dis.get_instructions(code))
-    found = (before.argval for before, step in steps if step.opname == "IS_OP")
-    return {one for one in found if isinstance(one, int)}
+    found = [before for before, step in steps if step.opname == "IS_OP"]
+    constants = (one.argval for one in found if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT"))
+    return [one for one in constants if isinstance(one, int)]

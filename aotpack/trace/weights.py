@@ -96,9 +96,21 @@ def _shares(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
             for start, _, other in ordered[number + 1 :]:
                 if start >= end:
                     break
+                if not _meet(tensors[name], tensors[other]):
+                    continue
                 found.setdefault(name, []).append(other)
                 found.setdefault(other, []).append(name)
     return {name: tuple(sorted(others)) for name, others in found.items()}
+
+
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one storage have an element in common; columns have none."""
+    if one.dtype != other.dtype:
+        return True
+    places = torch.zeros(one.untyped_storage().nbytes() // one.itemsize, dtype=torch.bool)
+    views = [places.as_strided(x.shape, x.stride(), x.storage_offset()) for x in (one, other)]
+    views[0].fill_(True)
+    return bool(views[1].any())
 
 
 def memory_of_names(program: ExportedProgram) -> dict[str, Memory]:

@@ -309,6 +309,16 @@ def test_parts_of_a_dynamic_size(part: Callable[[Tensor], Tensor], low: int) -> 
         torch.testing.assert_close(model(x, x.clone()), part(x) + 1)
 
 
+def test_a_lowering_that_asks_whether_a_size_is_1_is_refused() -> None:
+    op = unregistered("asks_for_1")
+    aotpack.register_lowering(op)(lambda x, y: x + 1 if x.shape[0] != 1 else x + 2)
+    dims = {0: torch.export.Dim("rows", min=2, max=64)}
+    with pytest.raises(TraceError, match="asks for more than the model's sizes promise: Ne"):
+        aotpack.compile(
+            Calls(lambda x, y: op(x[1:], y[1:])), (X, Y), dynamic_shapes=(dims, dims), target="cpu"
+        )
+
+
 def test_an_error_of_a_lowering_has_its_line_and_the_call_s_alone() -> None:
     op = unregistered("failing")
 

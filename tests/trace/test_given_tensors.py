@@ -40,6 +40,18 @@ def test_results_that_follow_the_order_are_refused(forward: Callable[[Tensor], T
     assert torch.equal(model(x.clone()), forward(x.clone()))
 
 
+def test_an_argument_that_is_changed_has_one_order() -> None:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        x.t().reshape(-1).add_(1)
+        return y * 2
+
+    given = torch.randn(3, 4).t(), torch.randn(3, 4).t()
+    model = aotpack.compile(
+        Function(forward, 2), tuple(one.clone() for one in given), target="interpreter"
+    )
+    torch.testing.assert_close(model(*given), given[1] * 2)
+
+
 def test_a_way_by_order_to_the_same_results() -> None:
     model = aotpack.compile(Function(faster, 1), (TURNED,), target="interpreter")
     for x in (TURNED, TURNED.contiguous()):

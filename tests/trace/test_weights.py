@@ -199,6 +199,13 @@ def test_state_by_two_names_is_one_for_all_methods():
         assert torch.equal(getattr(package, method)(x), getattr(model, method)(x))
 
 
+def test_columns_are_given_alone():
+    whole = torch.rand(8, 16)
+    package = aotpack.compile(Views(whole[:, 8:], whole[:, :8], True), (X,), target="interpreter")
+    package.bind_weights({"weight": torch.ones(8, 8)}, strict=False)
+    torch.testing.assert_close(package(X), X + 64 + whole[:, 8:].sum())
+
+
 def test_weights_beside_each_other_are_given_alone():
     whole = torch.rand(6, 4)
     package = aotpack.compile(Views(whole[:2], whole[2:], True), (X,), target="interpreter")

@@ -3,7 +3,7 @@
 An error names the argument, the dimension, the value found and those accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..dtypes import WIDENED, DType, is_accepted
@@ -48,9 +48,22 @@ def check_call(
     sizes = _solve(signature, seen)
     check_ranges(signature, sizes)
     check_dimensions(signature, seen, sizes)
+    check_conditions(signature, sizes)
     for tensor, argument in zip(signature.inputs, seen, strict=True):
         check_contiguous(signature, tensor, argument)
     return {size.name: sizes[size.name] for size in signature.sizes}
+
+
+def check_conditions(signature: Signature, sizes: Mapping[str, int]) -> None:
+    """The sizes meet what the model asks of them; what data decide is checked when it is known."""
+    for condition in signature.conditions:
+        names = condition.holds.names
+        if sizes.keys() >= {*names} and not condition.holds.evaluate(sizes):
+            found = ", ".join(f"{name} = {sizes[name]}" for name in names)
+            raise ArgumentError(
+                f"calling {signature.name}: the sizes are {found}; accepted: sizes with "
+                f"{condition.text}\n  {condition.place}"
+            )
 
 
 def sizes_of(signature: Signature, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:

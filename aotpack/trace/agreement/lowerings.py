@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from aotpack.errors import TraceError
 from aotpack.trace.agreement.values import difference, shown
+from aotpack.trace.diagnostics.asked.branches import Branches
 from aotpack.trace.operators.control_flow.control import CONTROL, Turns, as_part, run_control
 from aotpack.trace.operators.registered import RegisteredLowerings, registered, run_registered
 from aotpack.trace.source import source_of
@@ -103,19 +104,23 @@ def _symbolic_complaint(node: fx.Node) -> str | None:
         return None
     mode = fakes[0].fake_mode
     guards = mode.shape_env.guards if mode.shape_env is not None else []
-    known = len(guards)
-    with mode, RegisteredLowerings():
-        for one in fakes:  # torch asks once how it lies in memory, as whether a size is 1
-            torch.eq(one, one)
-        before = len(guards)
+    before = len(guards)
+    with mode, RegisteredLowerings(), Branches() as branches:
         answer = _answer(node, args, kwargs)
-    asked = "; ".join(str(guard.expr) for guard in guards[before:])
-    del guards[known:]
+    own = any(_is_of_1(one.condition) for one in branches.found.values())
+    found = [guard.expr for guard in guards[before:]]
+    asked = "; ".join(str(one) for one in found if own or not _is_of_1(one))
+    del guards[before:]
     if isinstance(answer, str):
         return answer
     if asked:
         return f"the lowering asks for more than the model's sizes promise: {asked}"
     return _mismatch(node.meta["val"], answer)
+
+
+def _is_of_1(condition: Any) -> bool:
+    """True for a comparison with 1, which torch asks for too: how does a view lie in memory?"""
+    return getattr(condition, "is_Relational", False) and 1 in condition.args
 
 
 def _mismatch(wanted: Any, found: Any) -> str | None:

@@ -28,7 +28,8 @@ def asks_unseen(module: nn.Module) -> bool:
     """Whether the model's own code asks for a type, for a number itself, or if it is exported."""
 
     def asks(code: CodeType) -> bool:
-        return not _UNSEEN.isdisjoint(code.co_names) or bool(same_constants(code) - {True, False})
+        has_numbers = any(not isinstance(one, bool) for one in same_constants(code))
+        return has_numbers or not _UNSEEN.isdisjoint(code.co_names)
 
     return any(asks(code) for code, _ in _codes(module))
 

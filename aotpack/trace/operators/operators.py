@@ -223,12 +223,12 @@ class OperatorReader(ComplexReader):
         """The index checks of a call, with ``check_indices``; sizes of inputs need none."""
         steps = Steps(node, self.unused)
         for rule in rules_of(node):
-            if isinstance(rule, Inside) and node.graph is self._main:
+            is_counted = any(self._counted.behind(rule.tensor))
+            if isinstance(rule, Inside) and node.graph is self._main and not is_counted:
                 check_known_positions(rule, self._sizes.convert)
             if not self._check_indices:
                 self.unchecked |= dict.fromkeys(placeholders_behind(rule))
                 continue
-            is_counted = any(self._counted.behind(rule.tensor))
             if not is_counted and not self._is_data(rule.tensor, {}):
                 continue
             at = self._arg(rule.tensor)

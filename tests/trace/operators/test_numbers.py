@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import aotpack
 from aotpack.errors import TraceError
-from aotpack.runtime.errors import AssertionFailed
+from aotpack.runtime.errors import ArgumentError, AssertionFailed
 from tests.e2e.models import Function
 
 _INT8 = torch.tensor([[1, 2, 3]], dtype=torch.int8)
@@ -48,6 +48,7 @@ RIGHT: dict[str, Callable[[Tensor], Any]] = {
     "negative unsigned": lambda x: torch.full((2,), x.shape[0] - 99, dtype=torch.uint8),
     "half sums are infinite": lambda x: x.half() * x.shape[0] ** 3,
     "bfloat16": lambda x: torch.full((2,), x.shape[0] ** 3, dtype=torch.bfloat16),
+    "a choice is infinite": lambda x: torch.where(x > 0, x.half(), 1000 * x.shape[0]),
     "bool": lambda x: torch.full((2,), x.shape[0], dtype=torch.bool),
     "quotient": lambda x: x * (1 / (x.shape[0] + 1)),
     "power": lambda x: x * x.shape[0] ** 9,
@@ -99,13 +100,20 @@ def test_elements_of_several_sizes_are_counted() -> None:
     model, x = Function(lambda x: x.sum() / x.numel(), 1), torch.rand(3, 4, 5)
     built = aotpack.compile(model, (x,), target="interpreter", dynamic_shapes=sizes)
     torch.testing.assert_close(built(torch.ones(2, 7, 3)), torch.tensor(1.0))
-    with pytest.raises(TraceError, match=r"max=2097151"):
-        aotpack.compile(
-            Function(lambda x: x * x.shape[0] ** 3, 1),
-            (torch.ones(4),),
-            target="interpreter",
-            dynamic_shapes=({0: Dim("n", min=2)},),
-        )
+
+
+def test_sizes_that_nobody_limits_are_checked_in_calls() -> None:
+    """``6 * s / (n * (n ** 2 - 1))`` of any length is right for those that fit."""
+    function = Function(lambda x, y: x * y.shape[0] ** 3 + y.sum(), 2)
+    shapes = ({}, {0: Dim("n", min=2)})
+    y = torch.ones(4)
+    model = aotpack.compile(function, (y, y), target="interpreter", dynamic_shapes=shapes)
+    for n in (2, 4, 9):
+        given = torch.ones(4), torch.ones(n)
+        torch.testing.assert_close(model(*given), function(*given))
+    huge = torch.ones(1).expand(2**21)
+    with pytest.raises(ArgumentError, match=r"sizes are n_? = 2097152; accepted: .*<= 2\*\*63 - 1"):
+        model(torch.ones(4), huge.contiguous())
 
 
 def test_a_count_divides_where_it_is_not_0() -> None:
@@ -139,3 +147,27 @@ def test_comparisons_of_data_are_conditions() -> None:
     model = aotpack.compile(Function(chosen, 1), (x,), target="interpreter")
     torch.testing.assert_close(model(x), chosen(x))
     torch.testing.assert_close(model(-x), chosen(-x))
+
+
+def test_checks_beside_an_identity_are_conditions() -> None:
+    def part(x: Tensor, y: Tensor, flag: bool = False) -> Tensor:
+        n = y.item()
+        torch._check(n >= 0)
+        torch._check(n <= 3)
+        torch._check(n != -1)
+        return (x + 1 if flag is True else x)[:n]  # type: ignore[misc]
+
+    x, y = torch.rand(5), torch.tensor(2)
+    model = aotpack.compile(Function(part, 2), (x, y), target="interpreter")
+    torch.testing.assert_close(model(x, y), part(x, y))
+
+
+def test_positions_of_counts_are_checked_in_calls() -> None:
+    table = torch.rand(64, 4)
+
+    def read(x: Tensor) -> Tensor:
+        return table[torch.arange(torch.nonzero(x > 0).shape[0]) * 2]
+
+    x = torch.tensor([1.0, -1.0, 2.0])
+    model = aotpack.compile(Function(read, 1), (x,), target="interpreter")
+    torch.testing.assert_close(model(x), read(x))

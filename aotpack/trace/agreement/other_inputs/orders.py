@@ -5,14 +5,13 @@ its arguments (``x.is_contiguous()``), or write to what only one of them gives w
 (``x.reshape(-1)``), where its results are the same.
 """
 
-from dataclasses import replace
+from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from aotpack.trace.agreement.other_inputs.resized import leaves, with_leaves
 from aotpack.trace.agreement.other_inputs.runs import Comparison, Run
 from aotpack.trace.eager import Call
-from aotpack.trace.operators.random.seeds import Example
 
 _ADVICE = (
     "A package copies row-major arguments into the order of the example. Accepted is a model whose "
@@ -27,13 +26,14 @@ def check_row_major(call: Call, compare: Comparison) -> None:
     ``compare`` takes a call, its results and where it is, to compare further programs. Inputs that
     the model changes have one order in calls.
     """
-    ordered = {one.name for one in call.signature.inputs if one.order}
-    if not ordered - {*call.signature.updates}:
-        return
-
-    def row_major(x: torch.Tensor) -> torch.Tensor:
-        return x.contiguous()
-
-    example: Example = pytree.tree_map_only(torch.Tensor, row_major, call.example)
-    run = Run("on the example inputs in row-major memory,", _ADVICE, compare)
-    run.check(replace(call, example=example), lambda error: False)
+    inputs, updates = iter(call.signature.inputs), call.signature.updates
+    changed, is_other = list[Any](), False
+    for leaf in leaves(call):
+        if isinstance(leaf, torch.Tensor):
+            spec = next(inputs)
+            if spec.order and spec.name not in updates:
+                leaf, is_other = leaf.contiguous(), True
+        changed.append(leaf)
+    if is_other:
+        run = Run("on the example inputs in row-major memory,", _ADVICE, compare)
+        run.check(with_leaves(call, changed), lambda error: False)

@@ -163,7 +163,7 @@ class Branches:
                 hint = found.node.hint
                 if hint is not None:
                     self._open[id(found)] = Branch(found, bool(hint), code, is_open=True)
-                elif not same_constants(code).isdisjoint({True, False}):
+                elif any(isinstance(one, bool) for one in same_constants(code)):
                     line = extract_stack(sys._getframe(1), limit=1)[0]
                     self._unasked[id(found)] = found, line
             return found
@@ -217,6 +217,8 @@ class Branches:
 
         def expected(node: Any, *args: Any) -> Any:
             frame = _models_frame(sys._getframe(1))
+            for key in [k for k, (one, _) in self._unasked.items() if one.node is node]:
+                del self._unasked[key]
             if frame is not None:
                 asked = torch.SymBool(node)  # type: ignore[no-untyped-call]
                 self.note(asked, answer=True, code=frame.f_code)

@@ -46,7 +46,8 @@ def _conditions(
     calls = {Int.of(sizes.variables[one]): node for one, node in counted.sources.items()}
     for node, asked in demands_in(graph, sizes):
         known = [calls[leaf] for leaf in map(Int.of, asked.holds.leaves()) if leaf in calls]
-        if known and live.issuperset(known):
+        is_checked = bool(known) or asked.is_checked_in_calls
+        if is_checked and live.issuperset(known):
             made = SizeCondition(asked.holds, asked.text, _described(node))
             found.setdefault(asked.holds, made)
     return (*found.values(), *_divisors(sizes, calls, live), *_dimensions(sizes, counted, live))

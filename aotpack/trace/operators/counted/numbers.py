@@ -6,6 +6,7 @@ is stored in a narrower type must be one of its numbers: eager raises for anothe
 
 import operator
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from aotpack.trace.operators.counted.demand import Demand, is_some
 from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.sizes import Sizes
 
+_CHOICES = [f"aten.where.{kind}" for kind in ("Scalar", "ScalarSelf", "ScalarOther")]
+_LARGEST = 2**63 - 2  # a condition has numbers of 64 bits, and compares with one more
 _SURE = 2**31  # a coefficient below it, and products of different sizes, leave 64 bits
 
 _STORED = {
@@ -24,7 +27,7 @@ _STORED = {
     **dict.fromkeys(("scatter.value", "scatter.value_reduce"), ("value",)),
     **dict.fromkeys(("clamp.default", "clip.default"), ("min", "max")),
     **{f"clamp_{end}.default": (end,) for end in ("min", "max")},
-    **{f"where.{kind}": ("self", "other") for kind in ("Scalar", "ScalarSelf", "ScalarOther")},
+    **{one.removeprefix("aten."): ("self", "other") for one in _CHOICES},
     "scalar_tensor.default": ("s",),
 }  # the arguments that become elements of the result, by operator
 
@@ -44,7 +47,7 @@ def demands_of_numbers(node: fx.Node, sizes: Sizes) -> Iterator[Demand]:
         yield from _wide(number)
     stored = _STORED.get(str(node.target).removeprefix("aten."), ())
     for number in _integers(map(given.get, stored), sizes):
-        yield from _kept(number, node.meta["val"].dtype)
+        yield from _kept(number, node.meta["val"].dtype, is_chosen=str(node.target) in _CHOICES)
 
 
 def _integers(arguments: Iterable[Any], sizes: Sizes) -> Iterator[Int]:
@@ -59,12 +62,14 @@ def _wide(number: Int) -> Iterator[Demand]:
     """An integer of 64 bits. Tensors of several sizes have as many elements: those are right."""
     for monomial, coefficient in number.terms:
         if abs(coefficient) > _SURE or len({*monomial}) < len(monomial):
-            yield _between(number, -(2**63), 2**63 - 1)
+            yield replace(_between(number, -_LARGEST, _LARGEST), huge=True)
             return
 
 
-def _kept(number: Int, dtype: torch.dtype) -> Iterator[Demand]:
-    """A number of the dtype; negative ones become unsigned, as in C."""
+def _kept(number: Int, dtype: torch.dtype, *, is_chosen: bool) -> Iterator[Demand]:
+    """A number of the dtype; negative ones become unsigned, as in C, and a choice infinite."""
+    if dtype is torch.float16 and is_chosen:
+        return
     if dtype is torch.float16:
         yield _between(number, -65504, 65504)
     elif not dtype.is_floating_point and not dtype.is_complex and dtype is not torch.bool:
@@ -75,5 +80,5 @@ def _kept(number: Int, dtype: torch.dtype) -> Iterator[Demand]:
 def _between(number: Int, low: int, high: int) -> Demand:
     """1 where ``low <= number <= high``, else 0."""
     left, right = (is_some(one) for one in (number - (low - 1), high + 1 - number))
-    shown = ("-2**63", "2**63 - 1") if high == 2**63 - 1 else (low, high)
+    shown = ("-2**63", "2**63 - 1") if high == _LARGEST else (low, high)
     return Demand(minimum(left, right), f"{shown[0]} <= {number} <= {shown[1]}")
