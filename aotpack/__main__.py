@@ -4,7 +4,7 @@ import sys
 
 
 def run() -> int:
-    """Its exit code; an interrupt may come while modules are imported."""
+    """Run the command for its exit code; an interrupt may come while modules are imported."""
     try:
         from aotpack.cli import main
 

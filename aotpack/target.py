@@ -36,8 +36,8 @@ class Target:
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
             raise UsageError(
-                f"the backend {self.backend!r} is not known; {', '.join(_BACKENDS)} are, and "
-                "Target.parse('sm_90') reads a target"
+                f"making a Target: the backend {self.backend!r} is not known; accepted are "
+                f"{', '.join(_BACKENDS)}, and Target.parse('sm_90')"
             )
 
     def __str__(self) -> str:

@@ -124,5 +124,5 @@ def test_native_refuses_where_nothing_runs(
 
 def test_a_backend_is_one_of_four() -> None:
     assert str(Target("cuda", 90)) == "sm_90"
-    with pytest.raises(UsageError, match=r"backend 'sm_90' is not known; cuda, .* Target.parse"):
+    with pytest.raises(UsageError, match="backend 'sm_90' is not known; .* Target.parse"):
         Target("sm_90")

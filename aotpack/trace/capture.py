@@ -167,14 +167,14 @@ def _check_exported(
     program: ExportedProgram, name: str, lines: UsersLines, branches: Branches
 ) -> None:
     _check_layouts(name, program)
-    _check_asked(program, name, branches)
+    _check_unasked(program, name, branches)
     lend_lines(program.graph_module)
     replace_plain_views(program)
     check_memory(program, name, lines.found)
     check_shapes_kept(program, name)
 
 
-def _check_asked(program: ExportedProgram, name: str, branches: Branches) -> None:
+def _check_unasked(program: ExportedProgram, name: str, branches: Branches) -> None:
     """Refuse ``(n == 3) is True`` of a number that data decide: torch.export sees no question."""
     if line := branches.unasked(program):
         raise TraceError(

@@ -198,7 +198,7 @@ def test_one_of_several_adapters_is_named(tmp_path):
     packaged = aotpack.compile(model, (X,), target="interpreter")
     torch.testing.assert_close(packaged(X), model(X))
     file = written(tmp_path, lora_alpha=2)
-    with pytest.raises(AotpackError, match="adapter=NAME is missing; .* are 'french', 'german'"):
+    with pytest.raises(AotpackError, match="adapter=NAME is not given; .* 'french', 'german'"):
         packaged.bind_weights(file)
     packaged.bind_weights(file, adapter="german")
     wanted = with_adapter(model, file, "german", up=0.5, down=0.5)

@@ -185,7 +185,7 @@ class Package(OnDevice):
         adapter: str | None = None,
         is_own: bool = False,
     ) -> None:
-        """Bind what is given, or what ``is_own``: the package's constants, then the others."""
+        """Bind what is given. What ``is_own`` comes from the package's files, which have all."""
         path = Path(mapping) if isinstance(mapping, (str, Path)) else None
         given: Any = mapping if path is None else read_safetensors(path)
         parts = parts_of(given, self.manifest, adapter, path, strict=strict)

@@ -47,7 +47,11 @@ def parts_of(
     if adapter is None and not adapters:
         return ()
     if adapter not in (*adapters, None) or (adapter is None and len(adapters) > 1):
-        asked = "adapter=NAME is missing" if adapter is None else f"adapter={adapter!r} is unknown"
+        asked = (
+            "give one of them, adapter=NAME"
+            if adapter is None
+            else f"adapter={adapter!r} is unknown"
+        )
         found = ", ".join(map(repr, adapters))
         has = f"the adapters of the model are {found}" if found else "the model has no adapters"
         raise WeightError(f"binding weights to {manifest.signature.name}: {asked}; {has}.")

@@ -14,7 +14,7 @@ from aotpack.stages import Golden, Graph
 from aotpack.trace.agreement.clocks import check_clocks, clocks_read
 from aotpack.trace.agreement.draws import Generators, check_draws
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
-from aotpack.trace.agreement.other_inputs.orders import check_row_major
+from aotpack.trace.agreement.other_inputs.memory_orders import check_row_major
 from aotpack.trace.agreement.other_inputs.smallest import check_smallest
 from aotpack.trace.agreement.second_call import run_once
 from aotpack.trace.diagnostics.asked.questions import Branch

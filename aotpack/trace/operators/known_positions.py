@@ -20,7 +20,7 @@ from aotpack.trace.operators.position_rules import Inside
 _Convert = Callable[[Any], Int]
 _Leaves = Callable[[tuple[int, ...]], bool]
 _MOST_CORNERS = 4  # sizes whose ends are combined
-_MOST_CASES, _MOST_NODES, _MOST_ELEMENTS = 64, 64, 2**20
+_MOST_CASES, _MOST_NODES, _MOST_ELEMENTS = 64, 64, 2**16
 _ATEN = torch.ops.aten
 _ARANGES = (_ATEN.arange.default, _ATEN.arange.start, _ATEN.arange.start_step)
 _SAME_NUMBERS = frozenset(

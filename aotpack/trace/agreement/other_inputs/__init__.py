@@ -1,6 +1,6 @@
 """The model and its program on other inputs than the example.
 
-``runs`` (one comparison), ``resized`` (inputs of other sizes), ``smallest`` (which sizes, above all
-1) with ``behind`` (what a model asks only there) and ``turned`` (sizes that give a condition
-another answer), ``orders`` (inputs in row-major memory), ``keys`` (dicts in another order).
+``trials`` (one comparison), ``resized`` (inputs of other sizes), ``smallest`` (which sizes, above
+all 1) with ``behind`` (what a model asks only there) and ``turned`` (sizes that give a condition
+another answer), ``memory_orders`` (row-major inputs), ``keys`` (dicts in another order).
 """

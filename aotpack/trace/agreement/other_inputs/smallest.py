@@ -16,7 +16,7 @@ from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.other_inputs.behind import Asked, hidden_cases
 from aotpack.trace.agreement.other_inputs.resized import drawn, leaves, repeated, resized, sizes_of
-from aotpack.trace.agreement.other_inputs.runs import Comparison, Run
+from aotpack.trace.agreement.other_inputs.trials import Comparison, Trial
 from aotpack.trace.agreement.other_inputs.turned import (
     FEW,
     broken,
@@ -197,6 +197,6 @@ def _check(
     symbols = _symbols(call)
     sizes = {symbols[name]: value for name, value in values.items() if name in symbols}
     advice = _ADVICE if 1 in values.values() else _ADVICE_ON_OTHERS
-    return Run(f"where {case},", advice, compare).check(
+    return Trial(f"where {case},", advice, compare).check(
         call, lambda error: raised_behind(error, branches, sizes)
     )

@@ -1,4 +1,4 @@
-"""Calls that need elements where a declared size may leave none: refused at the build."""
+"""Calls that demand what a declared size may not give, as an element: refused at the build."""
 
 import operator
 import re
@@ -24,7 +24,7 @@ _SOUGHT = 4096  # sizes, for the first that is right
 
 
 def check_demands(name: str, program: ExportedProgram, sizes: Sizes) -> None:
-    """Refuse a call that needs elements where an admitted size leaves none: eager raises there.
+    """Refuse a call whose demands an admitted size does not meet: eager raises there.
 
     torch.export makes no condition of all, as the maximum of ``x[3:]``. What data decide, a call
     of the package checks. So are calls in bodies refused, which read before a call could look at a

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotpack.trace.agreement.other_inputs.resized import leaves, with_leaves
-from aotpack.trace.agreement.other_inputs.runs import Comparison, Run
+from aotpack.trace.agreement.other_inputs.trials import Comparison, Trial
 from aotpack.trace.eager import Call
 
 _ADVICE = (
@@ -35,5 +35,5 @@ def check_row_major(call: Call, compare: Comparison) -> None:
                 leaf, is_other = leaf.contiguous(), True
         changed.append(leaf)
     if is_other:
-        run = Run("on the example inputs in row-major memory,", _ADVICE, compare)
-        run.check(with_leaves(call, changed), lambda error: False)
+        trial = Trial("on the example inputs in row-major memory,", _ADVICE, compare)
+        trial.check(with_leaves(call, changed), lambda error: False)

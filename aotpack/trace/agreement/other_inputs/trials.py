@@ -1,4 +1,4 @@
-"""One run of the model and its program on other inputs, compared."""
+"""One trial of the model and its program on other inputs, compared."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _ADVICE_ON_VIEWS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Trial:
     """A comparison ``where`` inputs are others, with the ``advice`` of its refusals.
 
     ``compare`` takes a call, its results and where it is, to compare further programs.
