@@ -48,9 +48,7 @@ def parts_of(
         return ()
     if adapter not in (*adapters, None) or (adapter is None and len(adapters) > 1):
         asked = (
-            "give one of them, adapter=NAME"
-            if adapter is None
-            else f"adapter={adapter!r} is unknown"
+            "adapter=NAME is not given" if adapter is None else f"adapter={adapter!r} is unknown"
         )
         found = ", ".join(map(repr, adapters))
         has = f"the adapters of the model are {found}" if found else "the model has no adapters"
