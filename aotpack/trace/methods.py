@@ -8,7 +8,7 @@ import functools
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Self
@@ -21,12 +21,13 @@ from torch.nn.parameter import is_lazy
 from aotpack.errors import TraceError, UsageError, a_type
 from aotpack.ir.dtypes import DType
 from aotpack.trace.capture import torch_dtype
-from aotpack.trace.host.copies import HostCopies
+from aotpack.trace.host.copies import PLAIN, HostCopies
 from aotpack.trace.host.devices import Copying
 from aotpack.trace.host.functions import copied_functions
 from aotpack.trace.host.values import fault_of_layout
 from aotpack.trace.operators.state import held
 from aotpack.trace.source import is_user_file
+from aotpack.trace.weights import overlapping
 
 TAKEN = frozenset(
     """
@@ -290,9 +291,8 @@ def evaluation_copies(
         for label, module in modules.items()  # a trace may change forward
     }
     tensors = [t for one in distinct.values() for t in (*one.parameters(), *one.buffers())]
-    memo: dict[int, Any] = {
-        id(tensor): _cast_weight(copies.of(tensor), dtype) for tensor in tensors
-    }
+    casted = _cast_weights([copies.of(tensor) for tensor in tensors], dtype)
+    memo: dict[int, Any] = {id(one): made for one, made in zip(tensors, casted, strict=True)}
     owned = {tensor.untyped_storage()._cdata for tensor in tensors if not tensor.is_meta}
     for value in (value for one in distinct.values() for _, value in held(one)):
         if not isinstance(value, torch.Tensor) or id(value) in memo:
@@ -326,9 +326,33 @@ def _parts_of(module: nn.Module) -> set[int]:
     return {id(one) for one in (*module.modules(), *values)}
 
 
-def _cast_weight(tensor: torch.Tensor, dtype: DType | None) -> torch.Tensor:
-    if dtype is None or not tensor.is_floating_point():
-        return tensor
-    casted = tensor.detach().to(torch_dtype(dtype))
+def _cast_weights(tensors: Sequence[torch.Tensor], dtype: DType | None) -> list[torch.Tensor]:
+    """The tensors with floats of a type; views of one memory are views of one cast."""
+    if dtype is None:
+        return [*tensors]
+    floats = {str(n): x for n, x in enumerate(tensors) if x.is_floating_point()}
+    shared = overlapping({name: x for name, x in floats.items() if type(x) in PLAIN})
+    whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+    made = {name: _cast(x, torch_dtype(dtype), whole, name in shared) for name, x in floats.items()}
+    return [made.get(str(n), x) for n, x in enumerate(tensors)]
+
+
+def _cast(
+    tensor: torch.Tensor,
+    dtype: torch.dtype,
+    whole: dict[tuple[int, torch.dtype], torch.Tensor],
+    is_shared: bool,
+) -> torch.Tensor:
+    """A tensor cast; one that shares memory as a view of its whole memory, which is cast once."""
+    plain = tensor.detach()
+    if is_shared:
+        storage = plain.untyped_storage()
+        key = storage._cdata, tensor.dtype
+        if key not in whole:
+            count = storage.nbytes() // tensor.itemsize
+            whole[key] = plain.new_empty(0).set_(storage, 0, (count,), (1,)).to(dtype)
+        casted = whole[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    else:
+        casted = plain.to(dtype)
     is_parameter = isinstance(tensor, nn.Parameter)
     return nn.Parameter(casted, requires_grad=False) if is_parameter else casted

@@ -76,10 +76,10 @@ def collect_weights(program: ExportedProgram) -> Weights:
     constants = frozenset(
         name for name, all_ in tied.items() if not any(n in program.state_dict for n in all_)
     )
-    return Weights(by_placeholder, tensors, tied, constants, _shares(tensors))
+    return Weights(by_placeholder, tensors, tied, constants, overlapping(tensors))
 
 
-def _shares(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+def overlapping(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
     """The other tensors that lie in the memory of each, by storage and span of bytes."""
     spans: dict[int, list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():

@@ -172,6 +172,15 @@ def test_a_view_that_no_state_dict_has_follows_its_weight(part):
     torch.testing.assert_close(package(X), model(X))
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_view_follows_its_weight_in_another_type(part):
+    whole = torch.rand(6, 4)
+    model = Views(part(whole), whole, False)
+    package = aotpack.compile(model, (X,), target="interpreter", dtype="bfloat16")
+    package.bind_weights({"weight": torch.zeros(6, 4, dtype=torch.bfloat16)})
+    assert torch.equal(package(X.bfloat16()), X.bfloat16())
+
+
 class Twice(nn.Module):
     """A buffer by two names."""
 
