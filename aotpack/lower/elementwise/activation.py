@@ -142,8 +142,10 @@ def hardshrink(x: Value, lambd: float = 0.5) -> Value:
 
 @elementwise("aten.logit.default", "aten.special_logit.default")
 def logit(x: Value, eps: float | None = None) -> Value:
+    """Below ``eps`` that of ``eps``, else at most that of ``1 - eps``, which may be less."""
     if eps is not None:
-        x = hardtanh(x, eps, 1.0 - eps)
+        low, high = constant(eps, x.dtype), constant(1.0 - eps, x.dtype)
+        x = where(apply("lt", x, low), low, where(apply("gt", x, high), high, x))
     return apply("log", apply("div", x, apply("sub", constant(1, x.dtype), x)))
 
 

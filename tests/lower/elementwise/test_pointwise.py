@@ -158,6 +158,7 @@ CASES = [
     case("sign.default", floats(4) > 0),
     case("round.decimals", floats(5) * 10, decimals=1),
     case("logit.default", torch.rand(4), 0.001),
+    case("logit.default", torch.tensor([0.1, 0.5, 0.65, 0.75, 0.9, float("nan")]), 0.7),
     case("prelu.default", floats(2, 3, 4), floats(3)),
     case("prelu.default", floats(2, 3), floats(1)),
     case("glu.default", floats(3, 6)),
