@@ -58,7 +58,8 @@ _OF_NESTED = (
 _ADVICE = (
     (
         r"\.numpy\(\) is not supported",
-        "numpy computes in no package: write the functions of torch in its place",
+        "numpy computes in no package: write the functions of torch in its place, or an operator "
+        "of your own (torch.library.triton_op, aotpack.register_lowering)",
     ),
     (
         r"data pointer of Tensor|__cuda_array_interface__",
