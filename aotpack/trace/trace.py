@@ -208,9 +208,8 @@ def _traced(
     call = None
     if found.run is not None and runs and is_module:
         call = Call(found.run, found.exported, found.example, graph.signature)
-    permuted = None if why_not_compared(found.program) else call
-    signature = with_key_order(graph.signature, given.module, permuted)
-    graph = replace(graph, signature=signature)
+    cheap = None if why_not_compared(found.program) else call
+    graph = replace(graph, signature=with_key_order(graph.signature, given.module, cheap))
     return _Made(Traced(graph, golden), found.program, call)
 
 

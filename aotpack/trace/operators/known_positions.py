@@ -49,14 +49,16 @@ def check_known_positions(rule: Inside, convert: _Convert) -> None:
         return
     parts = (found.number, found.largest, rows)
     sizes = _sizes_of(parts)
+    if sizes is None:
+        return
 
     def leaves_it(values: tuple[int, ...]) -> bool:
-        given = {one.name: value for one, value in zip(sizes or (), values, strict=True)}
+        given = {one.name: value for one, value in zip(sizes, values, strict=True)}
         number, largest, most = (part.evaluate(given) for part in parts)
         return bool(number > 0 and largest >= most)
 
-    corners = itertools.product(*((one.low, one.high) for one in sizes or ()))
-    if sizes is not None and (case := next(filter(leaves_it, corners), None)) is not None:
+    corners = itertools.product(*((one.low, one.high) for one in sizes))
+    if (case := next(filter(leaves_it, corners), None)) is not None:
         raise _leaving(f"go up to {found.largest}, of {rows} rows", sizes, case, leaves_it)
 
 

@@ -194,9 +194,11 @@ def _check(
 ) -> bool:
     """Refuse a departure; False where eager refuses the inputs."""
     case = ", ".join(f"{name}={value}" for name, value in values.items())
-    symbols = _symbols(call)
-    sizes = {symbols[name]: value for name, value in values.items() if name in symbols}
     advice = _ADVICE if 1 in values.values() else _ADVICE_ON_OTHERS
-    return Trial(f"where {case},", advice, compare).check(
-        call, lambda error: raised_behind(error, branches, sizes)
-    )
+
+    def is_wrong(error: BaseException) -> bool:
+        symbols = _symbols(call)
+        sizes = {symbols[name]: value for name, value in values.items() if name in symbols}
+        return raised_behind(error, branches, sizes)
+
+    return Trial(f"where {case},", advice, compare).check(call, is_wrong)

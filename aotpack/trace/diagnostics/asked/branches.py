@@ -186,9 +186,7 @@ class Branches:
         """What gives the text of a size, and notes that the user's code asks for it."""
 
         def text(size: Any) -> Any:
-            code = sys._getframe(1).f_code
-            if is_own_file(code.co_filename):
-                self.note(Unseen(), answer=True, code=code)
+            self._note_text(sys._getframe(1).f_code)
             return before(size)
 
         return text
@@ -197,13 +195,15 @@ class Branches:
         """``f"{n:>4}"``: the text of the example's size, for which its text stands too."""
 
         def formatted(size: Any, form: str) -> Any:
-            code = sys._getframe(1).f_code
-            if is_own_file(code.co_filename):
-                self.note(Unseen(), answer=True, code=code)
+            self._note_text(sys._getframe(1).f_code)
             hint = size.node.hint
             return before(size, form) if not form or hint is None else format(hint, form)
 
         return formatted
+
+    def _note_text(self, code: CodeType) -> None:
+        if is_own_file(code.co_filename):
+            self.note(Unseen(), answer=True, code=code)
 
     def _answer(self, frame: FrameType, ask: Callable[..., Any], *given: Any) -> Any:
         try:

@@ -31,7 +31,10 @@ def check_demands(name: str, program: ExportedProgram, sizes: Sizes) -> None:
     flag, but for branches that a size chooses.
     """
     counted = {sizes.variables[symbol] for symbol in sizes.counted}
+    first: dict[Demand, fx.Node] = {}  # calls of one kind demand the same
     for node, asked in chain(*(demands_in(graph, sizes) for graph in _graphs(program))):
+        first.setdefault(asked, node)
+    for asked, node in first.items():
         variables = [one for one in asked.holds.leaves() if isinstance(one, Var)]
         if variables and counted.isdisjoint(variables) and not asked.is_checked_in_calls:
             for values in _tried(variables, asked):

@@ -17,7 +17,7 @@ from aotpack.trace.operators.counted.demand import Demand, is_some
 from aotpack.trace.operators.positions import arguments_of
 from aotpack.trace.sizes import Sizes
 
-_CHOICES = [f"aten.where.{kind}" for kind in ("Scalar", "ScalarSelf", "ScalarOther")]
+_CHOICES = ("where.Scalar", "where.ScalarSelf", "where.ScalarOther")
 _LARGEST = 2**63 - 2  # a condition has numbers of 64 bits, and compares with one more
 _SURE = 2**31  # a coefficient below it, and products of different sizes, leave 64 bits
 
@@ -27,7 +27,7 @@ _STORED = {
     **dict.fromkeys(("scatter.value", "scatter.value_reduce"), ("value",)),
     **dict.fromkeys(("clamp.default", "clip.default"), ("min", "max")),
     **{f"clamp_{end}.default": (end,) for end in ("min", "max")},
-    **{one.removeprefix("aten."): ("self", "other") for one in _CHOICES},
+    **dict.fromkeys(_CHOICES, ("self", "other")),
     "scalar_tensor.default": ("s",),
 }  # the arguments that become elements of the result, by operator
 
@@ -45,9 +45,9 @@ def demands_of_numbers(node: fx.Node, sizes: Sizes) -> Iterator[Demand]:
     numbers = (given[one.name] for one in kinds if str(one.type) in ("number", "Tensor"))
     for number in _integers(numbers, sizes):
         yield from _wide(number)
-    stored = _STORED.get(str(node.target).removeprefix("aten."), ())
-    for number in _integers(map(given.get, stored), sizes):
-        yield from _kept(number, node.meta["val"].dtype, is_chosen=str(node.target) in _CHOICES)
+    name = str(node.target).removeprefix("aten.")
+    for number in _integers(map(given.get, _STORED.get(name, ())), sizes):
+        yield from _kept(number, node.meta["val"].dtype, is_chosen=name in _CHOICES)
 
 
 def _integers(arguments: Iterable[Any], sizes: Sizes) -> Iterator[Int]:
