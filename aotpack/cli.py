@@ -1,7 +1,7 @@
 """The command line: picks the verb, reads its options, maps errors to a message and a code.
 
-Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 130 interrupted,
-141 standard output was closed.
+Exit codes: 0 done, 1 build or check failed, 2 a wrong command line, 141 standard output was
+closed. An interrupt passes; ``__main__`` maps it to 130.
 """
 
 import os
@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from aotpack.commands.parser import OneLineParser, add_traceback, error_json
 from aotpack.commands.settings import with_settings
@@ -21,7 +19,6 @@ from aotpack.commands.verbs import VERBS
 from aotpack.errors import AotpackError, UsageError, did_you_mean, printable_lines
 from aotpack.version import __version__
 
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SETTABLE = ("build", "show")  # verbs that read pyproject.toml
 
 
@@ -42,17 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aotpack: {words[0]!r} is neither a verb nor a model; {accepted}", file=sys.stderr)
         return 2
     verb = words.pop(0) if words[0] in VERBS else "build"
-    for number in _INTERRUPTS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and shells' background jobs
-            signal.signal(number, _interrupt)
     try:
         return _run(verb, words)
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        print(f"aotpack {verb}: interrupted; nothing was left behind", file=sys.stderr)
-        return 130
     except Exception as error:
         if "--traceback" in words:
             traceback.print_exc()
@@ -124,10 +115,3 @@ def _overview() -> str:
         "MODEL is model.py, model.py:attr, package.module:attr or model.pt2.\n"
         "aotpack VERB --help tells more; aotpack --version the version."
     )
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise once, so that resources are cleaned up; later signals do not disturb that."""
-    for one in _INTERRUPTS:
-        signal.signal(one, signal.SIG_IGN)
-    raise KeyboardInterrupt
