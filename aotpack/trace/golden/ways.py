@@ -15,6 +15,7 @@ from aotpack.trace.agreement.clocks import check_clocks, clocks_read
 from aotpack.trace.agreement.draws import Generators, check_draws
 from aotpack.trace.agreement.exported import AnotherFunction, check_export
 from aotpack.trace.agreement.other_inputs.memory_orders import check_row_major
+from aotpack.trace.agreement.other_inputs.representations import check_representations
 from aotpack.trace.agreement.other_inputs.smallest import check_smallest
 from aotpack.trace.agreement.second_call import run_once
 from aotpack.trace.diagnostics.asked.questions import Branch
@@ -93,6 +94,7 @@ class Ways:
         if self.is_exported_here:
             share = share_of_large(self.exported)
             check_row_major(call, self._compare_decomposed)
+            check_representations(call, self._compare_decomposed)
             check_smallest(call, self.branches, self._compare_decomposed, share)
         return eager
 

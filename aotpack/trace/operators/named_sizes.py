@@ -1,4 +1,4 @@
-"""Whole numbers that the user's code names, where it asks of sizes what leaves no condition.
+"""What the user's code names; whole numbers, where it asks of sizes what leaves no condition.
 
 Of ``type(n) is int and n == 64`` torch.export sees a False, and of ``{"64": 2}.get(str(n))`` a text
 that stands for n. The number stands in the code, so a model is tried at it (a dictionary of
@@ -32,6 +32,16 @@ def asks_unseen(module: nn.Module) -> bool:
         return has_numbers or not _UNSEEN.isdisjoint(code.co_names)
 
     return any(asks(code) for code, _ in _codes(module))
+
+
+def names_in(module: nn.Module) -> set[str]:
+    """What the model's own code names: globals, attributes, and texts (``getattr(x, "_base")``)."""
+    return {
+        name
+        for code, _ in _codes(module)
+        for name in (*code.co_names, *code.co_consts)
+        if isinstance(name, str)
+    }
 
 
 def named_sizes(module: nn.Module) -> list[int]:
