@@ -5,7 +5,7 @@ exported and run. Sizes are at least 1; a size without an upper bound ends at ``
 """
 
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -46,6 +46,7 @@ from aotpack.trace.layers.named_arguments import name_arguments
 from aotpack.trace.methods import Method, evaluation_copies, module_of, root_of
 from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control_flow.control import without_subgraphs
+from aotpack.trace.operators.random.functions import Asked
 from aotpack.trace.operators.random.seeds import (
     Example,
     check_drawn,
@@ -281,15 +282,36 @@ def _exported(
     shapes = given.dynamic_shapes
     with Branches(options.strict) as branches:
         export_it = partial(_export, name=name, strict=options.strict, attempt=attempt)
-        program = export_it(run, example, shapes, branches)
-        if draws(program):
+        unseeded = _unseeded(export_it, run, example, shapes, branches)
+        if unseeded is None:
             own = own_seed(run, example)
             run, example = seeded(run, name), with_example_seed(example)
             check_own_seed(name, run, example, own)
             shapes = specs_by_argument(run, *example, shapes)
-            program = export_it(run, example, shapes, branches)
+        program = unseeded or export_it(run, example, shapes, branches)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
     return program, run, example, leaves, branches
+
+
+def _unseeded(
+    export_it: Callable[..., ExportedProgram],
+    run: nn.Module,
+    example: Example,
+    shapes: dict[str, Any] | None,
+    branches: Branches,
+) -> ExportedProgram | None:
+    """The program of a model that draws no random numbers; None for one that does.
+
+    torch cannot export some that draw in ``vmap`` beside dynamic sizes; from a seed, it can.
+    """
+    with nullcontext() if branches.is_strict else Asked() as asked:
+        try:
+            program = export_it(run, example, shapes, branches)
+        except TraceError:
+            if shapes and asked is not None and asked.is_asked:
+                return None
+            raise
+    return None if draws(program) else program
 
 
 def _example(given: _Given, copies: HostCopies, options: TraceOptions) -> Example:

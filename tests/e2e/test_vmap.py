@@ -37,6 +37,13 @@ RANDOM: dict[str, Callable[[Tensor], Tensor]] = {
     "uniform_": lambda r: r.clone().uniform_(),
     "randint": lambda r: torch.randint(0, 100, (8,)).float(),
     "multinomial": lambda r: torch.multinomial(r, 32).float(),
+    "bernoulli": lambda r: torch.bernoulli(r * 0.5),
+    "randperm": lambda r: torch.randperm(32).float(),
+}
+CASTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "to": lambda r: (r * 2).to(torch.float64) + r.amax(),
+    "double": lambda r: (r > 1).double().cumsum(0),
+    "type": lambda r: r.long().type(torch.float32) * r,
 }
 
 
@@ -67,6 +74,30 @@ def test_members_draw_numbers_of_their_own(
         found = model(x, seed=1)
         assert found.unique(dim=0).shape[0] == rows
         assert torch.equal(model(x, seed=1), found) and not torch.equal(model(x, seed=2), found)
+
+
+@pytest.mark.parametrize("one", CASTS.values(), ids=CASTS)
+def test_members_of_dynamic_sizes_are_converted(one: Callable[[Tensor], Tensor]) -> None:
+    function, shapes = vmap(one), ({0: N, 1: Dim("m", min=1, max=40)},)
+    given = {"target": "interpreter", "dynamic_shapes": shapes}
+    model = aotpack.compile(Function(function, 1), (torch.rand(6, 32) * 5,), **given)
+    for sizes in (6, 32), (2, 1), (19, 7):
+        x = torch.rand(sizes) * 5
+        torch.testing.assert_close(model(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["dropout", "rand_like", "bernoulli", "permuted"])
+def test_members_of_dynamic_sizes_draw_numbers(name: str) -> None:
+    one = RANDOM.get(name, lambda r: r[torch.randperm(r.shape[0])])
+    function, shapes = vmap(one, randomness="different"), ({1: N},)
+    given = {"target": "interpreter", "dynamic_shapes": shapes}
+    model = aotpack.compile(Function(function, 1), (torch.ones(6, 8),), **given)
+    x = torch.arange(120.0).reshape(6, 20) if name == "permuted" else torch.full((6, 20), 0.5)
+    found = model(x, seed=1)
+    assert found.shape == x.shape and found.sub(x).unique(dim=0).shape[0] == 6
+    assert torch.equal(model(x, seed=1), found) and not torch.equal(model(x, seed=2), found)
+    if name == "permuted":
+        assert torch.equal(found.sort(1).values, x)
 
 
 def test_members_draw_the_same_numbers() -> None:

@@ -19,6 +19,7 @@ from aotpack.trace.operators.control_flow.control import CONTROL
 from aotpack.trace.source import is_user_file
 
 _Mode: TypeAlias = Callable[[], TorchFunctionMode]
+_CHECK = torch.ops.aten._assert_tensor_metadata.default
 _OF_TORCH = "_higher_order_ops"  # the folder of branches and loops
 _DATA_IN_BODIES: Any = getattr(torch._C._autograd, "_get_data_attr", None)  # what dynamo writes
 
@@ -52,15 +53,19 @@ def export_anew(*given: Any, **options: Any) -> ExportedProgram:
     program = torch.export.export(*given, **options)
     for part in program.graph_module.modules():
         if isinstance(part, fx.GraphModule):
-            _drop_failed(part)
+            _drop_idle(part)
     return program
 
 
-def _drop_failed(part: fx.GraphModule) -> None:
-    failed = [node for node in reversed(part.graph.nodes) if _has_failed(node)]
-    for node in failed:
+def _drop_idle(part: fx.GraphModule) -> None:
+    """Erase calls that raised, and checks of the dtypes that the export has seen.
+
+    torch cannot run these again on members of ``vmap`` that have dynamic sizes.
+    """
+    idle = [one for one in reversed(part.graph.nodes) if _has_failed(one) or one.target is _CHECK]
+    for node in idle:
         part.graph.erase_node(node)
-    if failed:
+    if idle:
         part.recompile()
 
 

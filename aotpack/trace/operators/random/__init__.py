@@ -1,1 +1,5 @@
-"""Random numbers from a seed: ``seeds`` (which models take one), ``functions`` (what is drawn)."""
+"""Random numbers from a seed.
+
+``seeds`` (which models take one), ``streams`` (bits, uniform and normal numbers), ``functions``
+(torch's, drawn from these).
+"""

@@ -1,106 +1,16 @@
-"""torch's random functions on a counter-based generator (Philox), whose seed is an input.
-
-The n-th draw of a call takes the n-th stream of Philox bits (``runtime/golden/philox.py``),
-whatever the sizes are. Numbers differ from torch's, distributions do not.
-"""
+"""torch's random functions on streams of a seed."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch._functorch.predispatch import _add_batch_dim
-from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_all_functorch_interpreters
 from torch.overrides import TorchFunctionMode
 
-from aotpack.runtime.golden.philox import philox
+from aotpack.trace.operators.random.streams import Streams, wide_type
 
-_LONGEST_STREAM = 2**40
 _LEAST = -1.7580993408473766  # of selu: - scale * alpha
-_MANTISSA = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}
-_LIBRARY: Any = torch.library.Library("aotpack", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("philox(Tensor seed, int stream, SymInt[] size) -> Tensor")
-
-
-@torch.library.impl(_LIBRARY, "philox", "CompositeExplicitAutograd")
-def _bits(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.Tensor:
-    places = np.arange(math.prod(size), dtype=np.int64) + stream * _LONGEST_STREAM
-    return torch.from_numpy(philox(seed.numpy(), places)).reshape(list(size))
-
-
-@torch.library.register_fake("aotpack::philox", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.Tensor:
-    return seed.new_empty(list(size))
-
-
-class Draws(TorchFunctionMode):
-    """Inside the block, torch's random functions use the streams of a seed."""
-
-    def __init__(self, seed: torch.Tensor) -> None:
-        super().__init__()
-        self.seed = seed
-        self.count = 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        given = kwargs or {}
-        handler = _HANDLERS.get(func)
-        if handler is None or given.get("out") is not None:
-            return func(*args, **given)
-        return handler(self, *args, **given)
-
-    def bits(self, size: Sequence[Any]) -> torch.Tensor:
-        """The next stream: 64 random bits for each element."""
-        self.count += 1
-        members = [*_members()]
-        shape = [*(count for _, count in members), *size]
-        bits: torch.Tensor = torch.ops.aotpack.philox(self.seed, self.count - 1, shape)
-        for level, _ in members:
-            bits = _add_batch_dim(bits, 0, level)
-        return bits
-
-    def uniform(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """Uniform in [0, 1), with the bits of the type's mantissa; both parts if it is complex."""
-        if dtype.is_complex:
-            parts = [self.uniform(size, dtype.to_real()) for _ in range(2)]
-            return torch.complex(*parts)
-        if dtype not in _MANTISSA:
-            raise ValueError(f"random numbers are floats or complex, not of {dtype}")
-        places = _MANTISSA[dtype]
-        whole = (self.bits(size) >> 8) & ((1 << places) - 1)
-        return whole.to(_wide(dtype)).mul(2.0**-places).to(dtype)
-
-    def normal(self, size: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
-        """Mean 0, deviation 1 (Box and Muller); parts of complex numbers have half the variance."""
-        if dtype.is_complex:
-            parts = [self.normal(size, dtype.to_real()) for _ in range(2)]
-            return torch.complex(*parts) * math.sqrt(0.5)
-        wide = _wide(dtype)
-        if wide is torch.float64:
-            radius, turn = 1 - self.uniform(size, wide), self.uniform(size, wide)
-        else:
-            bits = self.bits(size)
-            mask, unit = (1 << 24) - 1, 2.0**-24
-            radius = ((bits & mask) + 1).to(wide) * unit
-            turn = ((bits >> 32) & mask).to(wide) * unit
-        return ((radius.log() * -2).sqrt() * (turn * (2 * math.pi)).cos()).to(dtype)
-
-
-def _members() -> Iterator[tuple[int, Any]]:
-    """Levels of ``torch.vmap`` whose members draw numbers of their own, with their counts."""
-    for one in retrieve_all_functorch_interpreters():
-        if isinstance(one, VmapInterpreter) and one.randomness() == "different":
-            yield one.level(), one.batch_size()
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype is torch.float64 else torch.float32
-
-
-# --- torch's functions --------------------------------------------------------------------------
 
 
 def _float_type(dtype: torch.dtype | None) -> torch.dtype:
@@ -111,23 +21,23 @@ def _size(size: tuple[Any, ...]) -> Sequence[Any]:
     return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
-def _rand(d: Draws, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+def _rand(d: Streams, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
     return d.uniform(_size(size or (_.get("size"),)), _float_type(dtype))
 
 
-def _randn(d: Draws, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+def _randn(d: Streams, *size: Any, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
     return d.normal(_size(size or (_.get("size"),)), _float_type(dtype))
 
 
-def _rand_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
+def _rand_like(d: Streams, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
     return d.uniform(x.shape, dtype or x.dtype)
 
 
-def _randn_like(d: Draws, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
+def _randn_like(d: Streams, x: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> Any:
     return d.normal(x.shape, dtype or x.dtype)
 
 
-def _integers(d: Draws, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
+def _integers(d: Streams, low: int, high: int, size: Any, dtype: torch.dtype) -> torch.Tensor:
     """In [low, high): 63 bits modulo the range.
 
     The model's sizes may be ends: these are in range of the type, as nothing is asked of them.
@@ -184,7 +94,7 @@ def _consecutive(dtype: torch.dtype) -> int:
 
 
 def _randint(
-    d: Draws, *args: Any, low: int = 0, high: Any = None, size: Any = None, **options: Any
+    d: Streams, *args: Any, low: int = 0, high: Any = None, size: Any = None, **options: Any
 ) -> torch.Tensor:
     numbers = [arg for arg in args if not isinstance(arg, (tuple, list))]
     size = next((arg for arg in args if isinstance(arg, (tuple, list))), size)
@@ -194,24 +104,24 @@ def _randint(
 
 
 def _randint_like(
-    d: Draws, x: torch.Tensor, *args: Any, low: int = 0, high: Any = None, **options: Any
+    d: Streams, x: torch.Tensor, *args: Any, low: int = 0, high: Any = None, **options: Any
 ) -> torch.Tensor:
     high = args[-1] if args else high
     low = args[0] if len(args) == 2 else low
     return _integers(d, low, high, x.shape, options.get("dtype") or x.dtype)
 
 
-def _bernoulli(d: Draws, x: torch.Tensor, p: Any = None, **_: Any) -> torch.Tensor:
+def _bernoulli(d: Streams, x: torch.Tensor, p: Any = None, **_: Any) -> torch.Tensor:
     chance = x if p is None else p
     return (d.uniform(x.shape, torch.float32) < chance).to(x.dtype)
 
 
-def _bernoulli_(d: Draws, x: torch.Tensor, p: Any = 0.5, **_: Any) -> torch.Tensor:
+def _bernoulli_(d: Streams, x: torch.Tensor, p: Any = 0.5, **_: Any) -> torch.Tensor:
     return x.copy_(d.uniform(x.shape, torch.float32) < p)
 
 
 def _random_(
-    d: Draws, x: torch.Tensor, *ends: int, generator: Any = None, **named: int
+    d: Streams, x: torch.Tensor, *ends: int, generator: Any = None, **named: int
 ) -> torch.Tensor:
     names = ("from", "to")[len(ends) + len(named) == 1 :]
     given = dict(zip(names, ends, strict=False)) | named
@@ -220,13 +130,13 @@ def _random_(
     return x.copy_(_integers(d, given.get("from", 0), high, x.shape, x.dtype))
 
 
-def _uniform_(d: Draws, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
+def _uniform_(d: Streams, x: torch.Tensor, *ends: float, **named: Any) -> torch.Tensor:
     low, high = [*ends, *(0.0, 1.0)[len(ends) :]]
     low, high = named.get("from", low), named.get("to", high)
     return x.copy_(d.uniform(x.shape, x.dtype) * (high - low) + _of_parts(low, x.dtype))
 
 
-def _normal_(d: Draws, x: torch.Tensor, mean: float = 0, std: float = 1, **_: Any) -> Any:
+def _normal_(d: Streams, x: torch.Tensor, mean: float = 0, std: float = 1, **_: Any) -> Any:
     return x.copy_(d.normal(x.shape, x.dtype) * std + _of_parts(mean, x.dtype))
 
 
@@ -235,29 +145,29 @@ def _of_parts(number: float, dtype: torch.dtype) -> complex:
     return number * (1 + 1j) if dtype.is_complex else number
 
 
-def _exponential_(d: Draws, x: torch.Tensor, lambd: float = 1, **_: Any) -> torch.Tensor:
-    return x.copy_((1 - d.uniform(x.shape, _wide(x.dtype))).log() / -lambd)
+def _exponential_(d: Streams, x: torch.Tensor, lambd: float = 1, **_: Any) -> torch.Tensor:
+    return x.copy_((1 - d.uniform(x.shape, wide_type(x.dtype))).log() / -lambd)
 
 
-def _log_normal_(d: Draws, x: torch.Tensor, mean: float = 1, std: float = 2, **_: Any) -> Any:
-    return x.copy_((d.normal(x.shape, _wide(x.dtype)) * std + mean).exp())
+def _log_normal_(d: Streams, x: torch.Tensor, mean: float = 1, std: float = 2, **_: Any) -> Any:
+    return x.copy_((d.normal(x.shape, wide_type(x.dtype)) * std + mean).exp())
 
 
-def _cauchy_(d: Draws, x: torch.Tensor, median: float = 0, sigma: float = 1, **_: Any) -> Any:
-    turn = d.uniform(x.shape, _wide(x.dtype)) - 0.5
+def _cauchy_(d: Streams, x: torch.Tensor, median: float = 0, sigma: float = 1, **_: Any) -> Any:
+    turn = d.uniform(x.shape, wide_type(x.dtype)) - 0.5
     return x.copy_((turn * math.pi).tan() * sigma + median)
 
 
-def _geometric_(d: Draws, x: torch.Tensor, p: float, **_: Any) -> torch.Tensor:
+def _geometric_(d: Streams, x: torch.Tensor, p: float, **_: Any) -> torch.Tensor:
     """The number of trials up to the first success."""
     if not 0 < p < 1:
         raise ValueError(f"geometric_ takes a probability between 0 and 1, not {p}")
-    failures = (1 - d.uniform(x.shape, _wide(x.dtype))).log() / math.log1p(-p)
+    failures = (1 - d.uniform(x.shape, wide_type(x.dtype))).log() / math.log1p(-p)
     return x.copy_(failures.ceil().clamp(min=1))
 
 
 def _normal(
-    d: Draws, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any
+    d: Streams, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any
 ) -> torch.Tensor:
     tensors = [part for part in (mean, std) if isinstance(part, torch.Tensor)]
     shape = (mean + std).shape if size is None else size
@@ -266,7 +176,7 @@ def _normal(
     return drawn + (mean if tensors else _of_parts(mean, dtype))
 
 
-def _randperm(d: Draws, n: int, **options: Any) -> torch.Tensor:
+def _randperm(d: Streams, n: int, **options: Any) -> torch.Tensor:
     order = torch.argsort(d.bits((n,)), stable=True)
     return order.to(options.get("dtype") or torch.int64)
 
@@ -280,7 +190,7 @@ def _dropping(
     """A dropout: its result from what is drawn in a shape; ``trains`` where it is not told."""
 
     def dropped(
-        d: Draws, x: torch.Tensor, p: float = 0.5, training: bool = trains, inplace: bool = False
+        d: Streams, x: torch.Tensor, p: float = 0.5, training: bool = trains, inplace: bool = False
     ) -> torch.Tensor:
         if not training or p == 0:
             return x
@@ -293,7 +203,7 @@ def _dropping(
 def _of_rank(rank: int) -> Callable[..., torch.Tensor]:
     """Dropout of channels of tensors of a rank; others lack the batch dimension."""
 
-    def dropped(d: Draws, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def dropped(d: Streams, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         batched = x if x.dim() == rank else x.unsqueeze(0)
         return _feature_dropout(d, batched, *args, **kwargs).view_as(x)
 
@@ -330,13 +240,13 @@ _feature_alpha_dropout = _dropping(_self_normalizing, _channels, trains=False)
 
 
 def _multinomial(
-    d: Draws, probabilities: torch.Tensor, count: int, replacement: bool = False, **_: Any
+    d: Streams, probabilities: torch.Tensor, count: int, replacement: bool = False, **_: Any
 ) -> torch.Tensor:
     """Without replacement: top-k of probability over exponential numbers (exponential race).
 
     Sums are rounded, so the last category that has a probability stands for those behind it.
     """
-    x = probabilities.to(_wide(probabilities.dtype))
+    x = probabilities.to(wide_type(probabilities.dtype))
     if replacement and count > 1:
         sums = x.cumsum(-1)
         place = d.uniform((*x.shape[:-1], count), x.dtype) * sums[..., -1:]
@@ -348,7 +258,7 @@ def _multinomial(
 
 
 def _gumbel_softmax(
-    d: Draws,
+    d: Streams,
     logits: torch.Tensor,
     tau: float = 1,
     hard: bool = False,
@@ -356,7 +266,7 @@ def _gumbel_softmax(
     dim: int = -1,
 ) -> torch.Tensor:
     """Softmax of the logits minus the logarithms of exponential numbers."""
-    drawn = -(1 - d.uniform(logits.shape, _wide(logits.dtype))).log().clamp(max=-(2.0**-30))
+    drawn = -(1 - d.uniform(logits.shape, wide_type(logits.dtype))).log().clamp(max=-(2.0**-30))
     soft = ((logits - drawn.log()) / tau).softmax(dim).to(logits.dtype)
     chosen = soft.argmax(dim, keepdim=True)
     return torch.zeros_like(soft).scatter(dim, chosen, 1.0) if hard else soft
@@ -396,3 +306,28 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     _TENSOR.multinomial: _multinomial,
 }
 NAMES = {function.__name__ for function in _HANDLERS}
+
+
+class Draws(Streams, TorchFunctionMode):
+    """Inside the block, torch's random functions use the streams of a seed."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        handler = _HANDLERS.get(func)
+        if handler is None or given.get("out") is not None:
+            return func(*args, **given)
+        return handler(self, *args, **given)
+
+
+class Asked(TorchFunctionMode):
+    """Inside the block, notes whether one of torch's random functions is called: ``is_asked``."""
+
+    is_asked = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.is_asked = self.is_asked or func in _HANDLERS
+        return func(*args, **(kwargs or {}))
