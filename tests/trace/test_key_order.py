@@ -98,6 +98,30 @@ def test_dicts_inside_of_others() -> None:
         model([{"x": ONE, "y": {"p": ZERO, "q": 3 * ONE}}])
 
 
+def test_each_dict_has_an_order_of_its_own() -> None:
+    def follows_one(features: dict[str, Tensor], masks: dict[str, Tensor]) -> Tensor:
+        return joined(features) * masks["x"].sum() + masks["y"].sum()
+
+    features, masks = {"a": ZERO, "b": ONE}, {"x": ONE, "y": ZERO}
+    model = aotpack.compile(Function(follows_one, 2), (features, masks), target="interpreter")
+    turned = {"y": 2 * ONE, "x": 3 * ONE}
+    torch.testing.assert_close(model(features, turned), follows_one(features, turned))
+    with pytest.raises(AotpackError, match="in the order 'b', 'a', which results follow"):
+        model({"b": ONE, "a": ZERO}, turned)
+
+
+@pytest.mark.parametrize("turns", [(True, False), (False, True)])
+def test_an_order_that_only_two_dicts_together_show(turns: tuple[bool, bool]) -> None:
+    def follows_both(a: dict[str, Tensor], b: dict[str, Tensor]) -> Tensor:
+        return joined(a) if next(iter(a)) == "q" and next(iter(b)) == "y" else a["p"].repeat(2)
+
+    given = {"p": ZERO, "q": ONE}, {"x": ONE, "y": ZERO}
+    model = aotpack.compile(Function(follows_both, 2), given, target="interpreter")
+    a, b = (dict([*d.items()][::-1]) if t else d for d, t in zip(given, turns, strict=True))
+    with pytest.raises(AotpackError, match="has its keys in the order"):
+        model(a, b)
+
+
 class Keywords(nn.Module):
     def __init__(self, function: Callable[..., Tensor]) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ dicts with permuted keys; where results follow the order, a call takes that of t
 
 import inspect
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from aotpack.trace.agreement.values import difference
 from aotpack.trace.eager import Call, Tensors
 from aotpack.trees import Tree
 
+_Group: TypeAlias = frozenset[str]  # the keys of dicts that are permuted together
 _Permutation: TypeAlias = Callable[[list[Any]], list[Any]]
 _PERMUTATIONS: tuple[_Permutation, ...] = (
     lambda keys: keys[::-1],
@@ -36,19 +37,33 @@ def with_key_order(
 ) -> Signature:
     """The signature, with dicts in the order of the example where results may follow it.
 
-    They may where the ``call`` of the model is None, as it does not run or costs too much. A
-    program finds its inputs by their keys.
+    They may where the ``call`` of the model is None, as it does not run or costs too much. Dicts
+    with the same keys are taken together. A program finds its inputs by their keys.
     """
     if isinstance(model, ExportedProgram):
         return signature
-    nodes = (node for tree in (signature.args, *signature.kwargs.children) for node in tree.walk())
+    nodes = [node for tree in (signature.args, *signature.kwargs.children) for node in tree.walk()]
     further = _further(signature, model)
-    if len(further) < 2 and not any(map(_has_order, nodes)):
+    found = dict.fromkeys(_group(node.keys) for node in nodes if _has_order(node))
+    groups = [*dict.fromkeys((*found, *[_group(signature.kwargs.keys)] * (len(further) > 1)))]
+    if not groups:
         return signature
-    if call is not None and not _follows(call):
-        return signature
-    kwargs = replace(_in_order(signature.kwargs), in_order=further if len(further) > 1 else ())
-    return replace(signature, args=_in_order(signature.args), kwargs=kwargs)
+    free = set[_Group]() if call is None else _free(call, groups)
+    kept = further if len(further) > 1 and _group(signature.kwargs.keys) not in free else ()
+    kwargs = replace(_in_order(signature.kwargs, free), in_order=kept)
+    return replace(signature, args=_in_order(signature.args, free), kwargs=kwargs)
+
+
+def _group(keys: Iterable[Any]) -> _Group:
+    return frozenset(map(str, keys))
+
+
+def _free(call: Call, groups: Sequence[_Group]) -> set[_Group]:
+    """The groups of dicts whose order no result follows."""
+    if not _follows(call, groups):
+        return {*groups}
+    free = {one for one in groups if len(groups) > 1 and not _follows(call, [one])}
+    return set() if len(free) == len(groups) else free  # what follows several is in order
 
 
 def _further(signature: Signature, model: nn.Module) -> tuple[str, ...]:
@@ -62,21 +77,34 @@ def _has_order(node: Tree) -> bool:
     return node.kind == "dict" and len(node.keys) > 1
 
 
-def _in_order(tree: Tree) -> Tree:
-    children = tuple(map(_in_order, tree.children))
-    return replace(tree, children=children, in_order=tree.keys if _has_order(tree) else ())
+def _in_order(tree: Tree, free: Container[_Group]) -> Tree:
+    children = tuple(_in_order(child, free) for child in tree.children)
+    is_kept = _has_order(tree) and _group(tree.keys) not in free
+    return replace(tree, children=children, in_order=tree.keys if is_kept else ())
 
 
-def _follows(call: Call) -> bool:
-    """Whether results are others for permuted keys, on numbers that tell inputs apart."""
-    before = Attributes({"": call.module})
+def _follows(call: Call, groups: Sequence[_Group]) -> bool:
+    """Whether results are others for permuted keys, on numbers that tell inputs apart.
+
+    True for dicts that no argument has.
+    """
+    before, met = Attributes({"": call.module}), set[_Group]()
+
+    def results(call: Call, permute: _Permutation) -> Tensors | None:
+        def some(keys: list[Any]) -> list[Any]:
+            met.add(_group(keys))
+            return permute(keys) if _group(keys) in groups else keys
+
+        return _results(call, some)
+
     try:
         drawn = [random_like(leaf, seed) for seed, leaf in enumerate(leaves(call))]
         tried = with_leaves(call, drawn)
-        wanted = _results(tried, list)
+        wanted = results(tried, list)
         if wanted is None:  # numbers that the model refuses
-            tried, wanted = call, _results(call, list)
-        return any(_depart(wanted, _results(tried, permute)) for permute in _PERMUTATIONS)
+            tried, wanted = call, results(call, list)
+        departs = any(_depart(wanted, results(tried, permute)) for permute in _PERMUTATIONS)
+        return departs or not met.issuperset(groups)
     finally:
         before.restore()
 
