@@ -60,8 +60,7 @@ def _weights(methods: Iterable[Rendered]) -> tuple[Weight, ...]:
         for weight in one.weights:
             known = found.get(weight.name, weight)
             is_staged = known.is_staged and weight.is_staged
-            shares = tuple(sorted({*known.shares, *weight.shares}))
-            found[weight.name] = replace(weight, follows=False, is_staged=is_staged, shares=shares)
+            found[weight.name] = replace(weight, follows=False, is_staged=is_staged)
     firsts = {pack[0]: pack for pack in largest(packs)}
     followers = {name for pack in firsts.values() for name in pack[1:]}
     return tuple(

@@ -27,7 +27,7 @@ from aotpack.trace.host.functions import copied_functions
 from aotpack.trace.host.values import fault_of_layout
 from aotpack.trace.operators.state import held
 from aotpack.trace.source import is_user_file
-from aotpack.trace.weights import overlapping
+from aotpack.trace.weights import memory_of, overlapping
 
 TAKEN = frozenset(
     """
@@ -331,7 +331,8 @@ def _cast_weights(tensors: Sequence[torch.Tensor], dtype: DType | None) -> list[
     if dtype is None:
         return [*tensors]
     floats = {str(n): x for n, x in enumerate(tensors) if x.is_floating_point()}
-    shared = overlapping({name: x for name, x in floats.items() if type(x) in PLAIN})
+    plain = {name: x for name, x in floats.items() if type(x) in PLAIN}
+    shared = overlapping({name: memory_of(x, name) for name, x in plain.items()})
     whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     made = {name: _cast(x, torch_dtype(dtype), whole, name in shared) for name, x in floats.items()}
     return [made.get(str(n), x) for n, x in enumerate(tensors)]

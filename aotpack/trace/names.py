@@ -13,7 +13,7 @@ from aotpack.errors import UnsupportedError
 from aotpack.ir.graph import Arg, every_node
 from aotpack.stages import Body, Golden, Graph, GraphNode, Recorded, Ref, Traced, Weight
 from aotpack.trace.layers.adapters import is_factor
-from aotpack.trace.weights import Memory
+from aotpack.trace.weights import Memory, overlapping
 
 OwnNames: TypeAlias = Mapping[str, Memory]
 """The memory behind each name of a method: parameters, buffers, constants."""
@@ -23,11 +23,15 @@ Methods: TypeAlias = Mapping[str, tuple[Traced, OwnNames]]
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor of the package: its name, all its names, and whether no state_dict has it."""
+    """A tensor of the package: its name, all its names, and whether no state_dict has it.
+
+    It ``shares`` memory with the tensors of these names.
+    """
 
     name: str
     names: tuple[str, ...]
     is_constant: bool
+    shares: tuple[str, ...] = ()
 
 
 def with_common_names(package: str, methods: Methods) -> dict[str, Traced]:
@@ -138,7 +142,8 @@ def _named(
         users = [taken[m] for m, (one, _) in methods.items() if _uses(one.graph, memory[m], key)]
         name = _free(spelled, users, next(m for m, n in used if memory[m][n] == key))
         found[key] = _Tensor(name, (*spelled,), key not in persistent)
-    return found
+    shares = overlapping({one.name: key for key, one in found.items()})
+    return {key: replace(one, shares=shares.get(one.name, ())) for key, one in found.items()}
 
 
 def _uses(graph: Graph, own: Mapping[str, Memory], key: Memory) -> bool:
@@ -167,7 +172,7 @@ def _renamed(traced: Traced, tensors: Mapping[str, _Tensor], labels: Mapping[str
     graph = traced.graph
     names = {weight.name: tensors[weight.name].name for weight in graph.weights}
     weights = {
-        names[weight.name]: _weight(weight, tensors[weight.name], names) for weight in graph.weights
+        names[weight.name]: _weight(weight, tensors[weight.name]) for weight in graph.weights
     }
     signature = replace(
         graph.signature,
@@ -184,9 +189,14 @@ def _renamed(traced: Traced, tensors: Mapping[str, _Tensor], labels: Mapping[str
     return replace(traced, graph=renamed, golden=_golden(traced.golden, names))
 
 
-def _weight(weight: Weight, tensor: _Tensor, names: Mapping[str, str]) -> Weight:
-    made = replace(weight, name=tensor.name, names=tensor.names, is_constant=tensor.is_constant)
-    return replace(made, shares=tuple(names.get(one, one) for one in weight.shares))
+def _weight(weight: Weight, tensor: _Tensor) -> Weight:
+    return replace(
+        weight,
+        name=tensor.name,
+        names=tensor.names,
+        is_constant=tensor.is_constant,
+        shares=tensor.shares,
+    )
 
 
 def _ref(ref: Ref, names: Mapping[str, str]) -> Ref:

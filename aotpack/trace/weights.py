@@ -3,7 +3,7 @@
 Tied weights (the same storage, offset, shape and strides) are one ``Weight`` with every name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -64,31 +64,31 @@ def collect_weights(program: ExportedProgram) -> Weights:
         if spec.kind not in _WEIGHT_KINDS or spec.target is None:
             continue
         tensor = weight_tensor(program, spec.target)
-        name = first.setdefault(_memory(tensor, spec.target), spec.target)
+        name = first.setdefault(memory_of(tensor, spec.target), spec.target)
         tensors.setdefault(name, tensor)
         names.setdefault(name, []).append(spec.target)
         by_placeholder[spec.arg.name] = name
     for target, tensor in program.state_dict.items():
-        name = first.get(_memory(tensor, target), target)
+        name = first.get(memory_of(tensor, target), target)
         if name in names and target not in names[name]:
             names[name].append(target)
     tied = {name: tuple(all_) for name, all_ in names.items()}
     constants = frozenset(
         name for name, all_ in tied.items() if not any(n in program.state_dict for n in all_)
     )
-    return Weights(by_placeholder, tensors, tied, constants, overlapping(tensors))
+    shares = overlapping({name: memory_of(one, name) for name, one in tensors.items()})
+    return Weights(by_placeholder, tensors, tied, constants, shares)
 
 
-def overlapping(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+def overlapping(memory: Mapping[str, Memory]) -> dict[str, tuple[str, ...]]:
     """The other tensors that lie in the memory of each, by storage and span of bytes."""
     spans: dict[int, list[tuple[int, int, str]]] = {}
-    for name, tensor in tensors.items():
-        if tensor.numel() and not is_traceable_wrapper_subclass(tensor):
-            pairs = zip(tensor.shape, tensor.stride(), strict=True)
-            reach = sum((size - 1) * step for size, step in pairs)
-            start = int(tensor.storage_offset()) * tensor.itemsize
-            span = (start, start + int(reach + 1) * tensor.itemsize, name)
-            spans.setdefault(tensor.untyped_storage().data_ptr(), []).append(span)
+    for name, (storage, *part) in memory.items():
+        if isinstance(storage, int):
+            offset, shape, strides, dtype, _ = part
+            ends = offset, offset + _reach(shape, strides)
+            start, end = (one * dtype.itemsize for one in ends)
+            spans.setdefault(storage, []).append((start, end, name))
     found: dict[str, list[str]] = {}
     for several in spans.values():
         ordered = sorted(several)
@@ -96,19 +96,27 @@ def overlapping(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[str, ...
             for start, _, other in ordered[number + 1 :]:
                 if start >= end:
                     break
-                if not _meet(tensors[name], tensors[other]):
+                if not _meet(memory[name], memory[other]):
                     continue
                 found.setdefault(name, []).append(other)
                 found.setdefault(other, []).append(name)
     return {name: tuple(sorted(others)) for name, others in found.items()}
 
 
-def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The elements from the first to the last."""
+    return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+
+
+def _meet(one: Memory, other: Memory) -> bool:
     """Whether two tensors of one storage have an element in common; columns have none."""
-    if one.dtype != other.dtype:
+    parts = [(offset, shape, strides) for _, offset, shape, strides, _, _ in (one, other)]
+    if one[-2] != other[-2]:  # the types
         return True
-    places = torch.zeros(one.untyped_storage().nbytes() // one.itemsize, dtype=torch.bool)
-    views = [places.as_strided(x.shape, x.stride(), x.storage_offset()) for x in (one, other)]
+    least = min(offset for offset, *_ in parts)
+    most = max(offset + _reach(*sizes) for offset, *sizes in parts)
+    places = torch.zeros(most - least, dtype=torch.bool)
+    views = [places.as_strided(shape, strides, offset - least) for offset, shape, strides in parts]
     views[0].fill_(True)
     return bool(views[1].any())
 
@@ -117,7 +125,7 @@ def memory_of_names(program: ExportedProgram) -> dict[str, Memory]:
     """The view of memory that each name of a parameter, buffer or constant stands for."""
     named = {**program.constants, **program.state_dict}
     tensors = {name: one for name, one in named.items() if isinstance(one, torch.Tensor)}
-    return {name: _memory(tensor, name) for name, tensor in tensors.items()}
+    return {name: memory_of(tensor, name) for name, tensor in tensors.items()}
 
 
 def weight_tensor(program: ExportedProgram, target: str) -> torch.Tensor:
@@ -149,12 +157,13 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _memory(tensor: torch.Tensor, name: str) -> Memory:
+def memory_of(tensor: torch.Tensor, name: str) -> Memory:
+    """What of which memory a tensor is."""
     if tensor.numel() == 0:
         return (name,)
     if is_traceable_wrapper_subclass(tensor):
         parts, _ = tensor.__tensor_flatten__()
-        return (type(tensor).__name__, *(_memory(getattr(tensor, part), name) for part in parts))
+        return (type(tensor).__name__, *(memory_of(getattr(tensor, part), name) for part in parts))
     if isinstance(tensor, FakeTensor):
         raise TraceError(
             f"reading the tensors of the program: {name} has no data. torch.export in strict mode "

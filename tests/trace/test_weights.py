@@ -181,6 +181,31 @@ def test_a_view_follows_its_weight_in_another_type(part):
     assert torch.equal(package(X.bfloat16()), X.bfloat16())
 
 
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("persistent", [True, False])
+def test_views_that_another_method_reads(part, persistent):
+    class Apart(Views):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.weight.sum()
+
+        def other(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.part.sum()
+
+    whole, new = torch.rand(6, 4), torch.rand(6, 4)
+    model = Apart(part(whole), whole, persistent)
+    methods = {"whole": aotpack.Method(model, (X,)), "part": aotpack.Method(model.other, (X,))}
+    package = aotpack.compile(methods, target="interpreter")
+    if persistent:
+        for given in ({"weight": new}, {"part": part(new)}):
+            with pytest.raises(WeightError, match="shares memory with (weight|part) in the model"):
+                package.bind_weights(given, strict=False)
+    given = {"weight": new, "part": part(new)} if persistent else {"weight": new}
+    package.bind_weights(given)
+    model.load_state_dict(given)
+    torch.testing.assert_close(package.whole(X), model(X))
+    torch.testing.assert_close(package.part(X), model.other(X))
+
+
 class Twice(nn.Module):
     """A buffer by two names."""
 
