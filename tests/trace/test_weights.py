@@ -184,7 +184,7 @@ def test_a_view_follows_its_weight_in_another_type(part):
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("persistent", [True, False])
 def test_views_that_another_method_reads(part, persistent):
-    class Apart(Views):
+    class TwoMethods(Views):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + self.weight.sum()
 
@@ -192,7 +192,7 @@ def test_views_that_another_method_reads(part, persistent):
             return x + self.part.sum()
 
     whole, new = torch.rand(6, 4), torch.rand(6, 4)
-    model = Apart(part(whole), whole, persistent)
+    model = TwoMethods(part(whole), whole, persistent)
     methods = {"whole": aotpack.Method(model, (X,)), "part": aotpack.Method(model.other, (X,))}
     package = aotpack.compile(methods, target="interpreter")
     if persistent:
