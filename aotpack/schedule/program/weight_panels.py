@@ -42,9 +42,12 @@ class Side:
     rows: Axis
 
 
-def lay_in_panels(program: Program) -> Program:
-    """Write weights in panels for the products that read them; the same object without any."""
-    panels = _Panels(program)
+def lay_in_panels(program: Program, state: frozenset[str] = frozenset()) -> Program:
+    """Write weights in panels for the products that read them; the same object without any.
+
+    Not the ``state`` that other methods of the package change.
+    """
+    panels = _Panels(program, state)
     operations = tuple(map(panels.reading, program.operations))
     return panels.program(operations) if panels.made else program
 
@@ -52,10 +55,10 @@ def lay_in_panels(program: Program) -> Program:
 class _Panels:
     """The panels of a program's weights, one for each way in which products read a weight."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, state: frozenset[str]) -> None:
         self._program = program
         self._fixed = contiguous_by_contract(program)
-        self._kept = {update.name for update in program.updates}
+        self._kept = {*state, *(update.name for update in program.updates)}
         self._parts = {packed.name: packed.parts for packed in program.packed}
         self.made: dict[tuple[str, Value, tuple[Axis, ...]], Pointwise] = {}
         self._buffers: dict[str, Buffer] = {}

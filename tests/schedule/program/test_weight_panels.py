@@ -114,6 +114,13 @@ def test_other_products_read_weights_as_they_are(
     assert lay_in_panels(program) is program
 
 
+def test_what_other_methods_change_is_read_as_it_is() -> None:
+    program = before(nn.Linear(24, 40), 17, 24)
+    weight = next(name for name in program.weights if len(program.buffers[name].shape) == 2)
+    assert lay_in_panels(program) is not program
+    assert lay_in_panels(program, frozenset([weight])) is program
+
+
 class OfWeights(nn.Module):
     """A product of weights alone, from which rows are read."""
 
