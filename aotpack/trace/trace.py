@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError, UsageError
 from aotpack.ir.dtypes import DType
@@ -20,13 +21,14 @@ from aotpack.ir.ops.quantization import Quantization
 from aotpack.stages import Graph, Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
+from aotpack.trace.agreement.other_inputs.enlarged import enlarged
 from aotpack.trace.agreement.other_inputs.keys import with_key_order
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.diagnostics.asked.branches import Branches
-from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of
+from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of, is_about_sizes
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
 from aotpack.trace.diagnostics.guards import LeafSpec
@@ -48,6 +50,7 @@ from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control_flow.control import without_subgraphs
 from aotpack.trace.operators.random.functions import Asked
 from aotpack.trace.operators.random.seeds import (
+    SEED,
     Example,
     check_drawn,
     draws,
@@ -279,14 +282,35 @@ def _exported(
         program = with_state(program, None, name)
         return program, program.module(), example, (), Branches()
     assert run is not None
-    shapes = given.dynamic_shapes
-    with Branches(options.strict) as branches:
-        export_it = partial(_export, name=name, strict=options.strict, attempt=attempt)
+    shapes, forward = given.dynamic_shapes, run.forward
+    export_it = partial(_exported_on, name=name, strict=options.strict, attempt=attempt)
+    try:
+        return export_it(run, example, shapes)
+    except TraceError as error:
+        run.forward = forward  # it may take a seed by now
+        tree = pytree.tree_structure(example)
+        specs = leaf_specs(run, tree, *example, shapes)
+        other = enlarged(example, specs) if is_about_sizes(error.__cause__) else None
+        if other is not None:
+            with suppress(AotpackError):  # the first is told
+                found = export_it(run, other, shapes)
+                own = with_example_seed(example) if SEED in found[2][1] else example
+                return found[0], found[1], own, *found[3:]
+        run.forward = forward
+        raise
+
+
+def _exported_on(
+    run: nn.Module, example: Example, shapes: dict[str, Any] | None, **options: Any
+) -> Exported:
+    """The same of a module on an example."""
+    with Branches(options["strict"]) as branches:
+        export_it: Callable[..., ExportedProgram] = partial(_export, **options)
         unseeded = _unseeded(export_it, run, example, shapes, branches)
         if unseeded is None:
             own = own_seed(run, example)
-            run, example = seeded(run, name), with_example_seed(example)
-            check_own_seed(name, run, example, own)
+            run, example = seeded(run, options["name"]), with_example_seed(example)
+            check_own_seed(options["name"], run, example, own)
             shapes = specs_by_argument(run, *example, shapes)
         program = unseeded or export_it(run, example, shapes, branches)
     leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
