@@ -27,7 +27,7 @@ from aotpack.ir.operations import Attention, Matmul, Pointwise
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
-from aotpack.ir.program import Operation, Program
+from aotpack.ir.program import Operation, Program, reads
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
@@ -72,7 +72,7 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
     if not isinstance(operation, Matmul) or not isinstance(operation.rhs, Load):
         return operation
     maker = makers.get(operation.rhs.buffer)
-    if maker is None:
+    if maker is None or not _comes_of_weights(maker, makers, program):
         return operation
 
     def made(load: Load) -> Value | None:
@@ -81,13 +81,26 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
         return Rewriter(binding, made)(its.value) if its else None
 
     whole = replace(maker, value=Rewriter({}, made)(maker.value))
-    if not _is_of_weights(whole, program) or not is_prologue(whole, (operation,), program):
+    if not is_prologue(whole, (operation,), program):
         return operation
     return replace(
         operation,
         rhs=Rewriter({}, made)(operation.rhs),
         origin=whole.origin + operation.origin,
     )
+
+
+def _comes_of_weights(maker: Pointwise, makers: Mapping[str, Pointwise], program: Program) -> bool:
+    """True if it reads weights, and what is made of weights; its arithmetic is not multiplied."""
+    waiting, seen = [maker], set[str]()
+    while waiting:
+        for name in reads(waiting.pop()):
+            if name in makers and name not in seen:
+                waiting.append(makers[name])
+            elif name not in makers and name not in program.weights:
+                return False
+            seen.add(name)
+    return True
 
 
 def is_decoding(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Int, product
 from tests.e2e.law import Tolerance
 from tests.e2e.models import Function
@@ -161,3 +162,16 @@ def test_keys_of_many_queries_are_read_in_a_place_or_stored_once(
     kept = [schedule.program.buffers[one.buffer] for one in schedule.lifetimes]
     assert [product(one.shape) for one in kept] == [Int.of(stored)] * (stored is not None)
     agree(compiled, args, tolerance=Tolerance(floor=1.0))
+
+
+def test_a_long_chain_before_a_product_is_not_multiplied() -> None:
+    """Each step reads two elements of the one before: 2 ** 40 of the first."""
+
+    def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            y = y.roll(1, 0) * 0.5 + y * 0.5
+        return x @ y
+
+    args = tuple(torch.randn(shape) for shape in SHAPES)
+    program = scheduled(Function(chain, 2), *args).schedule.program
+    assert any(isinstance(one, Matmul) for one in program.operations)
