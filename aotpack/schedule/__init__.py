@@ -110,8 +110,8 @@ def _host_schedule(
     is_planned_alike = is_planned_alike and sum_groups(draft.program) is draft.program
     split = [splits(draft.program, draft.options.gpu, is_host=one) for one in (True, False)]
     is_planned_alike = is_planned_alike and split[0] == split[1]
-    is_laid_out_alike &= lay_in_panels(draft.program, draft.options.state) is draft.program
-    if is_laid_out_alike and is_planned_alike:
+    program, state = draft.program, draft.options.state
+    if is_laid_out_alike and is_planned_alike and lay_in_panels(program, state) is program:
         return ()
     options = replace(draft.options, is_host=True)
     own = replace(draft, options=options, arches="cpu", expected={})

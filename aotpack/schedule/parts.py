@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aotpack.ir.kernels.kernel import Kernel, Schedule
 from aotpack.ir.program import Call, Control, Operation, Program, targets
-from aotpack.ir.verify.invalid import InvalidProgram
+from aotpack.ir.verify.control import check_state
 from aotpack.schedule.bodies import Bodies
 from aotpack.schedule.draft import Draft
 
@@ -68,9 +68,7 @@ def schedule_weight_program(draft: Draft) -> tuple[Program, Schedule | None]:
     program = draft.program
     if program.weight_program is None:
         return program, None
-    if changed := sorted(draft.options.state & {*program.weight_program.weights}):
-        message = f"the weight program reads {changed}, which other methods change"
-        raise InvalidProgram(program, None, message)
+    check_state(program, draft.options.state)
     own = Draft(
         program.weight_program,
         parts=draft.parts,

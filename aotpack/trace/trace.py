@@ -54,6 +54,7 @@ from aotpack.trace.operators.random.seeds import (
     Example,
     check_drawn,
     draws,
+    reads_seed,
     seeded,
     with_example_seed,
 )
@@ -232,8 +233,7 @@ def _read(
         return _graph(found, run, copies, options, given.label)
     except SomeSizesError:
         if run is not None and given.dynamic_shapes and made < ASSERTING:
-            if run.forward != forward:  # it takes a seed by now
-                run.forward = forward
+            _restore(run, forward)
             with suppress(AotpackError):  # the first is told
                 return _read(given, run, copies, options, made + 1)
         raise
@@ -287,55 +287,65 @@ def _exported(
     try:
         return export_it(run, example, shapes)
     except TraceError as error:
-        run.forward = forward  # it may take a seed by now
-        tree = pytree.tree_structure(example)
-        specs = leaf_specs(run, tree, *example, shapes)
-        other = enlarged(example, specs) if is_about_sizes(error.__cause__) else None
-        if other is not None:
+        if not is_about_sizes(error.__cause__):
+            raise
+        _restore(run, forward)
+        specs = leaf_specs(run, pytree.tree_structure(example), *example, shapes)
+        if (other := enlarged(example, specs)) is not None:
             with suppress(AotpackError):  # the first is told
-                found = export_it(run, other, shapes)
-                own = with_example_seed(example) if SEED in found[2][1] else example
-                return found[0], found[1], own, *found[3:]
-        run.forward = forward
+                program, run, used, leaves, branches = export_it(run, other, shapes)
+                is_seeded = SEED in used[1] and SEED not in example[1]
+                own = with_example_seed(example) if is_seeded else example
+                return program, run, own, leaves, branches
+        _restore(run, forward)
         raise
 
 
+def _restore(run: nn.Module, forward: Any) -> None:
+    """Give a module the forward that it had, which takes no seed."""
+    if run.forward != forward:
+        run.forward = forward
+
+
 def _exported_on(
-    run: nn.Module, example: Example, shapes: dict[str, Any] | None, **options: Any
-) -> Exported:
-    """The same of a module on an example."""
-    with Branches(options["strict"]) as branches:
-        export_it: Callable[..., ExportedProgram] = partial(_export, **options)
-        unseeded = _unseeded(export_it, run, example, shapes, branches)
-        if unseeded is None:
-            own = own_seed(run, example)
-            run, example = seeded(run, options["name"]), with_example_seed(example)
-            check_own_seed(options["name"], run, example, own)
-            shapes = specs_by_argument(run, *example, shapes)
-        program = unseeded or export_it(run, example, shapes, branches)
-    leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
-    return program, run, example, leaves, branches
-
-
-def _unseeded(
-    export_it: Callable[..., ExportedProgram],
     run: nn.Module,
     example: Example,
     shapes: dict[str, Any] | None,
-    branches: Branches,
-) -> ExportedProgram | None:
-    """The program of a model that draws no random numbers; None for one that does.
+    *,
+    name: str,
+    strict: bool,
+    attempt: int,
+) -> Exported:
+    """The program that torch.export makes on an example, from a seed where the model draws.
 
-    torch cannot export some that draw in ``vmap`` beside dynamic sizes; from a seed, it can.
+    torch cannot export some models that draw in ``vmap`` beside dynamic sizes; from a seed, it can.
     """
-    with nullcontext() if branches.is_strict else Asked() as asked:
+    with Branches(strict) as branches:
+        options = {"name": name, "strict": strict, "attempt": attempt}
+        failure: TraceError | None = None
+        asked = Asked()
         try:
-            program = export_it(run, example, shapes, branches)
-        except TraceError:
-            if shapes and asked is not None and asked.is_asked:
-                return None
-            raise
-    return None if draws(program) else program
+            with nullcontext() if strict else asked:
+                program = _export(run, example, shapes, branches, **options)
+        except TraceError as error:
+            if not (shapes and asked.draws):
+                raise
+            failure = error
+        if failure is not None or draws(program):
+            try:
+                own = own_seed(run, example)
+                run, example = seeded(run, name), with_example_seed(example)
+                check_own_seed(name, run, example, own)
+                shapes = specs_by_argument(run, *example, shapes)
+                program = _export(run, example, shapes, branches, **options)
+            except AotpackError:
+                if failure is not None:
+                    raise failure from failure.__cause__
+                raise
+            if failure is not None and not reads_seed(program):
+                raise failure
+    leaves = leaf_specs(run, program.call_spec.in_spec, *example, shapes)
+    return program, run, example, leaves, branches
 
 
 def _example(given: _Given, copies: HostCopies, options: TraceOptions) -> Example:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim
 
 import aotpack
@@ -41,18 +41,50 @@ def test_a_model_of_some_sizes_alone_is_refused_by_the_example():
         aotpack.compile(model, (torch.randn(3, 5),), dynamic_shapes=({0: N, 1: M},), target="cpu")
 
 
-def test_every_size_is_another_prime():
+class Seeded(nn.Module):
+    """Has a keyword of its own by the name of the packages' seed, and draws nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: Tensor, *, seed: Tensor) -> Tensor:
+        return self.dropout(x[:, 1:].flatten() * 2) + seed
+
+
+def test_a_seed_of_the_model_stays_its_own():
+    model, seed = Seeded().eval(), torch.tensor([1.5])
+    shapes = {"x": {0: N, 1: M}, "seed": None}
+    given = {"target": "cpu", "dynamic_shapes": shapes}
+    package = aotpack.compile(model, (torch.randn(3, 2),), {"seed": seed}, **given)
+    x = torch.randn(5, 4)
+    assert torch.equal(package(x, seed=seed * 2), model(x, seed=seed * 2))
+
+
+@pytest.mark.parametrize("most", [5, 6, 8, 9, 64])
+def test_ranges_that_leave_little_room(most):
+    model = Function(lambda x: x[:, 1::3].flatten() * 2, 1)
+    shapes = ({0: N, 1: Dim("narrow", min=1, max=most)},)
+    package = aotpack.compile(model, (torch.randn(3, 4),), dynamic_shapes=shapes, target="cpu")
+    for m in (1, 2, 4, most):
+        x = torch.randn(5, m)
+        assert torch.equal(package(x), model(x))
+
+
+def test_sizes_differ_and_their_order_stays():
     example: Any = (
         ([torch.rand(3, 3), torch.rand(7)], {"a": torch.rand(2, 2)}),
         {"z": torch.rand(6)},
     )
     dims = {0: N}, {0: 2 * N + 1}, [M, None], {0: Dim("short", max=9)}
     (x, y), named = enlarged(example, [LeafSpec("", one) for one in dims])  # type: ignore[misc]
-    assert [one.shape for one in (*x, y["a"], named["z"])] == [(11, 3), (23,), (7, 2), (6,)]
+    assert [one.shape for one in (*x, y["a"], named["z"])] == [(5, 3), (11,), (3, 2), (7,)]
     assert torch.equal(x[0][:3], example[0][0][0])
 
 
-def test_sizes_at_their_ends_have_no_other_example():
-    example = (torch.rand(4),), {}
-    assert enlarged(example, [LeafSpec("", {0: Dim("full", min=1, max=4)})]) is None
+def test_a_range_without_a_prime_has_no_other_example():
+    example = (torch.rand(8), torch.rand(4)), {}
+    specs = [LeafSpec("", {0: Dim("narrow", min=8, max=10)}), LeafSpec("", {0: M})]
+    assert enlarged(example, specs) is None
+    assert enlarged(example, [LeafSpec("", None)] * 2) is None
     assert enlarged(example, []) is None

@@ -122,6 +122,19 @@ def test_an_order_that_only_two_dicts_together_show(turns: tuple[bool, bool]) ->
         model(a, b)
 
 
+def test_an_order_that_two_of_three_dicts_together_show() -> None:
+    def follows_all(a: dict[str, Tensor], b: dict[str, Tensor], c: dict[str, Tensor]) -> Tensor:
+        both = joined(a) if next(iter(a)) == "q" and next(iter(b)) == "y" else a["p"].repeat(2)
+        return torch.cat([both, joined(c)])
+
+    given = {"p": ZERO, "q": ONE}, {"x": ONE, "y": ZERO}, {"r": ONE, "s": ZERO}
+    model = aotpack.compile(Function(follows_all, 3), given, target="interpreter")
+    torch.testing.assert_close(model(*given), follows_all(*given))
+    a, b = (dict([*d.items()][::-1]) for d in given[:2])
+    with pytest.raises(AotpackError, match="has its keys in the order"):
+        model(a, b, given[2])
+
+
 class Keywords(nn.Module):
     def __init__(self, function: Callable[..., Tensor]) -> None:
         super().__init__()

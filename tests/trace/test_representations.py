@@ -15,6 +15,7 @@ HIDDEN = {
     "version": lambda x: x * 2 if x._version else x * 3,
     "offset": lambda x: x * 2 if x.storage_offset() else x * 3,
     "memory": lambda x: x * 2 if x.untyped_storage().nbytes() > 4 * x.numel() else x * 3,
+    "typed memory": lambda x: x * 2 if x._typed_storage().nbytes() > 4 * x.numel() else x * 3,
     "by name": lambda x: x * 2 if getattr(x, "_base", None) is not None else x * 3,
     "negative": lambda x: x * 2 if x.is_neg() else x * 3,
     "changed": lambda x: x.add_(1) if x._base is None else x.add_(2),
@@ -34,6 +35,13 @@ def test_conjugates_are_refused():
     model = Function(lambda x: x * 2 if x.is_conj() else x * 3, 1)
     with pytest.raises(TraceError, match="(?s)kept as negatives or conjugates.*look for _base"):
         aotpack.compile(model, (X + 1j * X,), target="interpreter")
+
+
+def test_what_has_no_negative_hides_no_other_argument():
+    model = Function(lambda x, y: (x * 2 if x.is_neg() else x * 3) + y.float(), 2)
+    example = X, torch.ones(4).to(torch.float8_e4m3fn)
+    with pytest.raises(TraceError, match="kept as negatives or conjugates"):
+        aotpack.compile(model, example, target="interpreter")
 
 
 def _summed(x):

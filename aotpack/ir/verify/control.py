@@ -1,5 +1,7 @@
 """The legality of branches, loops, size reads and weight programs, beyond that of programs."""
 
+from collections.abc import Collection
+
 from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Branch, Call, Control, Loop, Program, SizeRead
 from aotpack.ir.verify.invalid import InvalidProgram
@@ -112,6 +114,15 @@ def check_weight_program(program: Program) -> None:
         inner, outer = made.buffers[name], program.buffers[name]
         if (inner.dtype, inner.shape) != (outer.dtype, outer.shape):
             raise InvalidProgram(program, None, f"{inner} of the weight program is {outer}")
+
+
+def check_state(program: Program, state: Collection[str]) -> None:
+    """The weight program reads nothing of the ``state`` that other methods of a package change."""
+    made, parts = program.weight_program, {one.name: one.parts for one in program.packed}
+    read = () if made is None else (p for w in made.weights for p in parts.get(w, (w,)))
+    if changed := [name for name in read if name in state]:
+        message = f"the weight program reads {changed}, which other methods change"
+        raise InvalidProgram(program, None, message)
 
 
 CONTROL_CHECKS = (check_part_programs, check_conditions, check_weight_program)

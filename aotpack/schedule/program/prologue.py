@@ -27,7 +27,7 @@ from aotpack.ir.operations import Attention, Matmul, Pointwise
 from aotpack.ir.ops.float8 import FORMATS
 from aotpack.ir.ops.opinfo import Cost
 from aotpack.ir.ops.optable import OPS
-from aotpack.ir.program import Operation, Program, reads
+from aotpack.ir.program import Operation, Program
 from aotpack.ir.rewrite import Rewriter
 from aotpack.ir.rounding import ROUNDINGS
 from aotpack.ir.symbolic.facts import bounds, known_equal, typical
@@ -38,6 +38,7 @@ from aotpack.schedule.program.dead_code import remove_dead_code
 
 MOST_OPS = 8
 MOST_DECODING_OPS = 12  # of codes
+MANY = 64  # weights in an element of a factor, too many for the few operators above
 MOST_QUERIES = 16  # of attention
 DECODING = ("shift_right", *(f"of_{dtype}_code" for dtype in FORMATS))
 """Operators of quantised weights: a few instructions, for half a byte or one that is read."""
@@ -55,6 +56,8 @@ def widen_in_products(program: Program) -> Program:
         for one in program.operations
         if isinstance(one, Pointwise) and _may_move(one, program)
     }
+    counts = _weights_read(makers, program)
+    makers = {name: one for name, one in makers.items() if counts.get(name, MANY) < MANY}
     operations = tuple(_widening(one, makers, program) for one in program.operations)
     if all(new is old for new, old in zip(operations, program.operations, strict=True)):
         return program
@@ -72,7 +75,7 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
     if not isinstance(operation, Matmul) or not isinstance(operation.rhs, Load):
         return operation
     maker = makers.get(operation.rhs.buffer)
-    if maker is None or not _comes_of_weights(maker, makers, program):
+    if maker is None:
         return operation
 
     def made(load: Load) -> Value | None:
@@ -81,7 +84,7 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
         return Rewriter(binding, made)(its.value) if its else None
 
     whole = replace(maker, value=Rewriter({}, made)(maker.value))
-    if not is_prologue(whole, (operation,), program):
+    if not _is_of_weights(whole, program) or not is_prologue(whole, (operation,), program):
         return operation
     return replace(
         operation,
@@ -90,17 +93,14 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
     )
 
 
-def _comes_of_weights(maker: Pointwise, makers: Mapping[str, Pointwise], program: Program) -> bool:
-    """True if it reads weights, and what is made of weights; its arithmetic is not multiplied."""
-    waiting, seen = [maker], set[str]()
-    while waiting:
-        for name in reads(waiting.pop()):
-            if name in makers and name not in seen:
-                waiting.append(makers[name])
-            elif name not in makers and name not in program.weights:
-                return False
-            seen.add(name)
-    return True
+def _weights_read(makers: Mapping[str, Pointwise], program: Program) -> Mapping[str, int]:
+    """How many weights an element of each buffer is made of, whose arithmetic is written out."""
+    found = dict.fromkeys(program.weights, 1)
+    for maker in makers.values():  # in order
+        loads = [value for value in walk((maker.value,)) if isinstance(value, Load)]
+        if all(load.buffer in found for load in loads):
+            found[maker.target] = sum(found[load.buffer] for load in loads)
+    return found
 
 
 def is_decoding(operation: Pointwise, readers: Sequence[Operation], program: Program) -> bool:

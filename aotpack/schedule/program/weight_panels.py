@@ -42,7 +42,7 @@ class Side:
     rows: Axis
 
 
-def lay_in_panels(program: Program, state: frozenset[str] = frozenset()) -> Program:
+def lay_in_panels(program: Program, state: frozenset[str]) -> Program:
     """Write weights in panels for the products that read them; the same object without any.
 
     Not the ``state`` that other methods of the package change.

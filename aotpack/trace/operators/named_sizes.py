@@ -1,4 +1,4 @@
-"""What the user's code names; whole numbers, where it asks of sizes what leaves no condition.
+"""The names and the whole numbers in the user's code, which may ask what leaves no condition.
 
 Of ``type(n) is int and n == 64`` torch.export sees a False, and of ``{"64": 2}.get(str(n))`` a text
 that stands for n. The number stands in the code, so a model is tried at it (a dictionary of

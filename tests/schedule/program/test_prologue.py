@@ -9,6 +9,10 @@ from torch.nn import functional as F
 
 from aotpack.ir.operations import Matmul
 from aotpack.ir.symbolic.integers import Int, product
+from aotpack.lower import lower
+from aotpack.schedule.program.insert_copies import insert_copies
+from aotpack.schedule.program.prologue import widen_in_products
+from aotpack.trace import trace
 from tests.e2e.law import Tolerance
 from tests.e2e.models import Function
 from tests.e2e.oracle import agree, compile_all
@@ -175,3 +179,6 @@ def test_a_long_chain_before_a_product_is_not_multiplied() -> None:
     args = tuple(torch.randn(shape) for shape in SHAPES)
     program = scheduled(Function(chain, 2), *args).schedule.program
     assert any(isinstance(one, Matmul) for one in program.operations)
+    traced = trace(Function(lambda x: chain(x, args[1]), 1), args[:1], name="test", version="1")
+    whole = insert_copies(lower(traced).program)
+    assert len(whole.weights) == 1 and widen_in_products(whole) is whole

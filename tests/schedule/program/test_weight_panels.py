@@ -70,10 +70,10 @@ def test_products_of_many_rows_read_panels(
 ) -> None:
     make, shape, panels = case
     program = before(make(), *shape)
-    laid = lay_in_panels(program)
+    laid = lay_in_panels(program, frozenset())
     verify(laid)
     assert [name for name in read_by_products(laid) if name.endswith("_panels")] == panels
-    assert lay_in_panels(laid) is laid
+    assert lay_in_panels(laid, frozenset()) is laid
     assert_same(program, laid)
 
 
@@ -81,7 +81,7 @@ def test_copies_that_only_panels_read_are_no_derived_weights() -> None:
     layers = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 20, 3, padding=1)
     program = before(nn.Sequential(*layers), 1, 3, 9, 8)
     assert program.derived == ("conv2d_1_weight",)
-    laid = lay_in_panels(program)
+    laid = lay_in_panels(program, frozenset())
     assert laid.derived == ("conv2d_1_weight_panels",)
     assert "conv2d_1_weight" not in laid.buffers
     assert_same(program, laid)
@@ -89,7 +89,7 @@ def test_copies_that_only_panels_read_are_no_derived_weights() -> None:
 
 def test_panels_take_the_place_of_a_packed_weight() -> None:
     program = merge_products(before(Merged(), 17, 16))
-    laid = lay_in_panels(program)
+    laid = lay_in_panels(program, frozenset())
     verify(laid)
     (name,) = read_by_products(laid)
     assert name.endswith("_panels") and len(program.packed) == 2 and len(laid.packed) == 1
@@ -111,13 +111,13 @@ def test_other_products_read_weights_as_they_are(
 ) -> None:
     make, shape = case
     program = before(make(), *shape)
-    assert lay_in_panels(program) is program
+    assert lay_in_panels(program, frozenset()) is program
 
 
 def test_what_other_methods_change_is_read_as_it_is() -> None:
     program = before(nn.Linear(24, 40), 17, 24)
     weight = next(name for name in program.weights if len(program.buffers[name].shape) == 2)
-    assert lay_in_panels(program) is not program
+    assert lay_in_panels(program, frozenset()) is not program
     assert lay_in_panels(program, frozenset([weight])) is program
 
 

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from aotpack.ir.buffers import PackedWeight
 from aotpack.ir.dtypes import DType
 from aotpack.ir.program import Buffer, Program, Update, targets
 from aotpack.ir.symbolic.integers import Int, Var
 from aotpack.ir.values import IndexValue, Value
+from aotpack.ir.verify.control import check_state
 from aotpack.ir.verify.invalid import InvalidProgram
 from aotpack.ir.verify.program import verify
 from aotpack.ir.verify.schedule import verify_schedule
@@ -240,6 +242,19 @@ def test_an_illegal_weight_program_is_found() -> None:
     with pytest.raises(InvalidProgram, match="may not be"):
         changed = replace(moved, weights=("a", "b"), inputs=("x", "t"))
         verify(replace(changed, weight_program=made))
+
+
+def test_a_weight_program_of_state_is_found() -> None:
+    moved = derive_weights(program_of(one))
+    check_state(moved, {"c"})
+    with pytest.raises(InvalidProgram, match="reads \\['a'\\], which other methods change"):
+        check_state(moved, {"a"})
+    made = moved.weight_program
+    assert made is not None
+    whole = replace(made, weights=("ab", *made.weights[2:]))
+    packed = replace(moved, weight_program=whole, packed=(PackedWeight("ab", ("a", "b")),))
+    with pytest.raises(InvalidProgram, match="reads \\['b'\\], which other methods change"):
+        check_state(packed, {"b"})
 
 
 def test_the_evaluator_runs_it_first() -> None:

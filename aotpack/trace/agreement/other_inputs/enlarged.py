@@ -4,6 +4,7 @@ torch.export fixes a size of 1: of ``x[:, 1::3].flatten()`` it learns that a row
 where the example has four columns. On larger sizes it learns nothing of the kind.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,10 +21,10 @@ _ABOVE = 4  # what is added to a size at least
 
 
 def enlarged(example: Example, specs: Sequence[LeafSpec]) -> Example | None:
-    """The example with its elements repeated to other sizes; None where no size may be larger.
+    """The example with its elements repeated to other sizes; None where there are none.
 
-    ``specs`` are those of the leaves of the example. Sizes are prime and differ, so that none
-    follows from another one; their order stays.
+    ``specs`` are those of the leaves of the example. Sizes are primes that differ, in the order of
+    the example's, and larger where their ranges allow it.
     """
     leaves, tree = pytree.tree_flatten(example)
     dims = [_by_axis(spec.dims) for spec in specs] or [{} for _ in leaves]
@@ -31,10 +32,15 @@ def enlarged(example: Example, specs: Sequence[LeafSpec]) -> Example | None:
     sizes: dict[Any, int] = {}
     for root, size in (one for x, by_axis in tensors for one in _roots(x, by_axis)):
         sizes.setdefault(root, size)
-    larger, prime = dict[Any, int](), 0
-    for root, size in sorted(sizes.items(), key=lambda one: one[1]):
-        prime = sympy.nextprime(max(size + _ABOVE, prime))
-        larger[root] = prime if prime <= root.max else size
+    larger = dict[Any, int]()
+    for root, size in sorted(sizes.items(), key=lambda one: -one[1]):
+        most = min(root.max, min(larger.values(), default=sys.maxsize) - 1)
+        prime = sympy.nextprime(size + _ABOVE - 1)
+        if prime > most:
+            prime = sympy.prevprime(most + 1) if most >= 2 else 0
+        if prime < max(2, root.min):
+            return None
+        larger[root] = int(prime)
     if larger == sizes:
         return None
     found = [_resized(x, by_axis, larger) for x, by_axis in tensors]

@@ -62,8 +62,8 @@ def _free(call: Call, groups: Sequence[_Group]) -> set[_Group]:
     """The groups of dicts whose order no result follows."""
     if not _follows(call, groups):
         return {*groups}
-    free = {one for one in groups if len(groups) > 1 and not _follows(call, [one])}
-    return set() if len(free) == len(groups) else free  # what follows several is in order
+    free = [one for one in groups if len(groups) > 1 and not _follows(call, [one])]
+    return {*free} if free and not _follows(call, free) else set()  # several together may count
 
 
 def _further(signature: Signature, model: nn.Module) -> tuple[str, ...]:

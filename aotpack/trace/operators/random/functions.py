@@ -273,6 +273,17 @@ def _gumbel_softmax(
 
 
 _TENSOR = torch.Tensor
+_DROPOUTS: dict[Any, Callable[..., Any]] = {
+    torch.dropout: _dropout,
+    nn.functional.dropout: _dropout,
+    torch.feature_dropout: _feature_dropout,
+    nn.functional.dropout1d: _of_rank(3),
+    nn.functional.dropout2d: _feature_dropout,
+    nn.functional.dropout3d: _of_rank(5),
+    **dict.fromkeys((torch.alpha_dropout, nn.functional.alpha_dropout), _alpha_dropout),
+    torch.feature_alpha_dropout: _feature_alpha_dropout,
+    nn.functional.feature_alpha_dropout: _feature_alpha_dropout,
+}
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.rand: _rand,
     torch.randn: _randn,
@@ -292,15 +303,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     _TENSOR.geometric_: _geometric_,
     torch.normal: _normal,
     torch.randperm: _randperm,
-    torch.dropout: _dropout,
-    nn.functional.dropout: _dropout,
-    torch.feature_dropout: _feature_dropout,
-    nn.functional.dropout1d: _of_rank(3),
-    nn.functional.dropout2d: _feature_dropout,
-    nn.functional.dropout3d: _of_rank(5),
-    **dict.fromkeys((torch.alpha_dropout, nn.functional.alpha_dropout), _alpha_dropout),
-    torch.feature_alpha_dropout: _feature_alpha_dropout,
-    nn.functional.feature_alpha_dropout: _feature_alpha_dropout,
+    **_DROPOUTS,
     nn.functional.gumbel_softmax: _gumbel_softmax,
     torch.multinomial: _multinomial,
     _TENSOR.multinomial: _multinomial,
@@ -322,12 +325,20 @@ class Draws(Streams, TorchFunctionMode):
 
 
 class Asked(TorchFunctionMode):
-    """Inside the block, notes whether one of torch's random functions is called: ``is_asked``."""
+    """Inside the block, notes whether one of torch's random functions draws numbers: ``draws``."""
 
-    is_asked = False
+    draws = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.is_asked = self.is_asked or func in _HANDLERS
-        return func(*args, **(kwargs or {}))
+        given = kwargs or {}
+        if func in _HANDLERS and not (func in _DROPOUTS and _drops_nothing(*args, **given)):
+            self.draws = True
+        return func(*args, **given)
+
+
+def _drops_nothing(
+    x: torch.Tensor, p: float = 0.5, training: bool = True, *_: Any, **named: Any
+) -> bool:
+    return not named.get("train", training) or p == 0

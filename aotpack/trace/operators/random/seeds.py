@@ -88,6 +88,14 @@ def _draws_nothing(node: torch.fx.Node) -> bool:
     return "dropout_p" in given or False in (given.get("train"), given.get("training"))
 
 
+def reads_seed(program: ExportedProgram) -> bool:
+    """True if an operator draws from the seed, in a branch or in a loop too."""
+    parts = program.graph_module.modules()
+    graphs = (part.graph for part in parts if isinstance(part, torch.fx.GraphModule))
+    drawing = torch.ops.aotpack.philox.default
+    return any(node.target is drawing for graph in graphs for node in graph.nodes)
+
+
 def with_example_seed(example: Example) -> Example:
     """The example inputs with a seed."""
     return example[0], {**example[1], SEED: torch.tensor(EXAMPLE_SEED)}

@@ -33,7 +33,7 @@ def _bits_shape(seed: torch.Tensor, stream: int, size: Sequence[int]) -> torch.T
 
 
 class Streams:
-    """The draws of a call from one seed."""
+    """The draws of a call from one seed; a base beside torch's mode."""
 
     def __init__(self, seed: torch.Tensor) -> None:
         super().__init__()
@@ -85,4 +85,5 @@ def _members() -> Iterator[tuple[int, Any]]:
 
 
 def wide_type(dtype: torch.dtype) -> torch.dtype:
+    """The type of intermediate numbers: float32 at least."""
     return torch.float64 if dtype is torch.float64 else torch.float32
