@@ -7,12 +7,10 @@ exported and run. Sizes are at least 1; a size without an upper bound ends at ``
 from collections.abc import Callable, Container, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from torch import nn
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from aotpack.errors import AotpackError, TraceError, UsageError
 from aotpack.ir.dtypes import DType
@@ -21,14 +19,13 @@ from aotpack.ir.ops.quantization import Quantization
 from aotpack.stages import Graph, Traced
 from aotpack.trace.agreement.attributes import Attributes
 from aotpack.trace.agreement.lowerings import check_lowerings
-from aotpack.trace.agreement.other_inputs.enlarged import enlarged
 from aotpack.trace.agreement.other_inputs.keys import with_key_order
 from aotpack.trace.agreement.other_methods import check_other_methods
 from aotpack.trace.agreement.own_seeds import check_own_seed, own_seed
 from aotpack.trace.agreement.surroundings import without_caches
 from aotpack.trace.capture import cast_floats, decompose, export
 from aotpack.trace.diagnostics.asked.branches import Branches
-from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of, is_about_sizes
+from aotpack.trace.diagnostics.attempts import ASSERTING, PLAIN, attempt_of
 from aotpack.trace.diagnostics.collectives import check_collectives
 from aotpack.trace.diagnostics.derived import check_asserted
 from aotpack.trace.diagnostics.guards import LeafSpec
@@ -50,7 +47,6 @@ from aotpack.trace.names import with_common_names
 from aotpack.trace.operators.control_flow.control import without_subgraphs
 from aotpack.trace.operators.random.functions import Asked
 from aotpack.trace.operators.random.seeds import (
-    SEED,
     Example,
     check_drawn,
     draws,
@@ -233,7 +229,8 @@ def _read(
         return _graph(found, run, copies, options, given.label)
     except SomeSizesError:
         if run is not None and given.dynamic_shapes and made < ASSERTING:
-            _restore(run, forward)
+            if run.forward != forward:  # it takes a seed by now
+                run.forward = forward
             with suppress(AotpackError):  # the first is told
                 return _read(given, run, copies, options, made + 1)
         raise
@@ -282,29 +279,8 @@ def _exported(
         program = with_state(program, None, name)
         return program, program.module(), example, (), Branches()
     assert run is not None
-    shapes, forward = given.dynamic_shapes, run.forward
-    export_it = partial(_exported_on, name=name, strict=options.strict, attempt=attempt)
-    try:
-        return export_it(run, example, shapes)
-    except TraceError as error:
-        if not is_about_sizes(error.__cause__):
-            raise
-        _restore(run, forward)
-        specs = leaf_specs(run, pytree.tree_structure(example), *example, shapes)
-        if (other := enlarged(example, specs)) is not None:
-            with suppress(AotpackError):  # the first is told
-                program, run, used, leaves, branches = export_it(run, other, shapes)
-                is_seeded = SEED in used[1] and SEED not in example[1]
-                own = with_example_seed(example) if is_seeded else example
-                return program, run, own, leaves, branches
-        _restore(run, forward)
-        raise
-
-
-def _restore(run: nn.Module, forward: Any) -> None:
-    """Give a module the forward that it had, which takes no seed."""
-    if run.forward != forward:
-        run.forward = forward
+    shapes, strict = given.dynamic_shapes, options.strict
+    return _exported_on(run, example, shapes, name=name, strict=strict, attempt=attempt)
 
 
 def _exported_on(

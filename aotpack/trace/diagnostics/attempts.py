@@ -47,7 +47,7 @@ def exported(export: Export, branches: Branches, *, is_strict: bool, first: int)
         program = export()
     except (UserError, AssertionError, NotImplementedError, ValueError) as error:
         # the last three come from torch's solver of conditions, and from what tells its answer
-        if isinstance(error, UserError) and not is_about_sizes(error):
+        if isinstance(error, UserError) and not _is_about_sizes(error):
             raise
         may_guard = getattr(error, "error_type", None) is None
         again, told = _oblivious(export, branches, asked, may_guard=may_guard)
@@ -90,7 +90,7 @@ def _oblivious(
             ):
                 again = export(prefer_deferred_runtime_asserts_over_guards=asserts)
         except Exception as failure:
-            if not asserts and is_about_sizes(failure):
+            if not asserts and _is_about_sizes(failure):
                 told = failure
             continue
         guards = guards_of(again)
@@ -116,7 +116,6 @@ def _contrary(program: ExportedProgram, conditions: Collection[Any]) -> list[Any
     return [sympy.Not(one) for one in conditions if one.xreplace(sizes) == sympy.false]
 
 
-def is_about_sizes(error: BaseException | None) -> bool:
+def _is_about_sizes(error: Exception) -> bool:
     """True where the model is right only for some of the declared sizes."""
-    kind = getattr(error, "error_type", None)
-    return isinstance(error, OnlySome) or kind is UserErrorType.CONSTRAINT_VIOLATION
+    return getattr(error, "error_type", None) is UserErrorType.CONSTRAINT_VIOLATION

@@ -1,8 +1,7 @@
 """The model and its program on other inputs than the example.
 
-``enlarged`` (another example to export), ``trials`` (one comparison), ``resized`` (inputs of other
-sizes), ``smallest`` (which sizes, above all 1) with ``behind`` (what a model asks only there) and
-``turned`` (sizes that give a condition another answer), ``memory_orders`` (row-major inputs),
-``representations`` (the same elements in views and as negatives), ``keys`` (dicts in another
-order).
+``trials`` (one comparison), ``resized`` (inputs of other sizes), ``smallest`` (which sizes, above
+all 1) with ``behind`` (what a model asks only there) and ``turned`` (sizes that give a condition
+another answer), ``memory_orders`` (row-major inputs), ``representations`` (the same elements in
+views and as negatives), ``keys`` (dicts in another order).
 """
