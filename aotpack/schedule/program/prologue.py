@@ -56,7 +56,7 @@ def widen_in_products(program: Program) -> Program:
         for one in program.operations
         if isinstance(one, Pointwise) and _may_move(one, program)
     }
-    counts = _weights_read(makers, program)
+    counts = _weights_read(makers, program)  # of what is made of weights alone
     makers = {name: one for name, one in makers.items() if counts.get(name, MANY) < MANY}
     operations = tuple(_widening(one, makers, program) for one in program.operations)
     if all(new is old for new, old in zip(operations, program.operations, strict=True)):
@@ -84,7 +84,7 @@ def _widening(operation: Operation, makers: Mapping[str, Pointwise], program: Pr
         return Rewriter(binding, made)(its.value) if its else None
 
     whole = replace(maker, value=Rewriter({}, made)(maker.value))
-    if not _is_of_weights(whole, program) or not is_prologue(whole, (operation,), program):
+    if not is_prologue(whole, (operation,), program):
         return operation
     return replace(
         operation,

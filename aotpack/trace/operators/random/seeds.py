@@ -6,7 +6,7 @@ Equal seeds give equal numbers. Operators that still use torch's generator are r
 import functools
 import inspect
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
@@ -64,13 +64,8 @@ def is_random(program: ExportedProgram) -> bool:
 
     Lowering refuses those: two runs of such a program differ.
     """
-    nodes = [
-        node
-        for part in program.graph_module.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.nodes
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    ]
+    drawing = torch.Tag.nondeterministic_seeded
+    nodes = [one for one in _every_node(program) if drawing in getattr(one.target, "tags", ())]
     return any(_arguments(node).get("dropout_p") or not _draws_nothing(node) for node in nodes)
 
 
@@ -90,10 +85,15 @@ def _draws_nothing(node: torch.fx.Node) -> bool:
 
 def reads_seed(program: ExportedProgram) -> bool:
     """True if an operator draws from the seed, in a branch or in a loop too."""
-    parts = program.graph_module.modules()
-    graphs = (part.graph for part in parts if isinstance(part, torch.fx.GraphModule))
     drawing = torch.ops.aotpack.philox.default
-    return any(node.target is drawing for graph in graphs for node in graph.nodes)
+    return any(node.target is drawing for node in _every_node(program))
+
+
+def _every_node(program: ExportedProgram) -> Iterator[torch.fx.Node]:
+    """Those of the program, of its branches and of its loops."""
+    for part in program.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            yield from part.graph.nodes
 
 
 def with_example_seed(example: Example) -> Example:
